@@ -307,12 +307,12 @@ TEXTS: list[tuple[ToolcribError, str]] = [
         EngineUnavailableError("h:7233", "refused"),
         "the engine of durable runs, Temporal at h:7233, is unavailable: refused",
     ),
-    (RunStateError("r1", "it is running"), "run 'r1' cannot be resumed: it is running"),
+    (RunStateError("r1", "it is running"), "run 'r1': it is running"),
     (SnapshotError("r1", "it was changed"), "what is stored of run 'r1' is refused: it was changed"),
     (
         CallUncertainError("r1", {"3": "mail:send"}),
         (
-            "run 'r1': call 3 of 'mail:send' may have run, and it may do harm to repeat; find out, then resume"
+            "run 'r1': call 3 of 'mail:send' may have run, and repeating it may do harm; find out, then resume"
             " with repeat=True to make it again, or with answers={key: value} to go on with that answer"
         ),
     ),

@@ -1,4 +1,4 @@
-"""Redacted errors: no paths of this machine but those that the caller named, and no secrets."""
+"""Redacted errors: no paths on this machine but those that the caller named, and no secrets."""
 
 import base64
 import html

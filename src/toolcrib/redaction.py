@@ -125,7 +125,7 @@ def error_text(error: BaseException, args: Any = None) -> str:
 
 
 def scrub(text: str, args: Any = None) -> str:
-    """Return text without secrets and without paths of this machine, but those named in the arguments.
+    """Return text without secrets and without paths on this machine, but those named in the arguments.
 
     A path is named by itself and by what is above or below it, in whole segments. What is long is cut.
 

@@ -382,7 +382,7 @@ def test_arguments_that_are_no_object_are_refused_or_empty(target: str, args: An
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_call_of_another_tool_is_refused(target: str) -> None:
-    with pytest.raises(ConversionError, match="the call is of 'other'; put the tools into a Bundle"):
+    with pytest.raises(ConversionError, match="the call is for 'other'; put the tools into a Bundle"):
         convert(obj(), target).decode_call(raw_call(target, {}, "other"))
 
 

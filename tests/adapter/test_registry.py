@@ -77,7 +77,7 @@ def test_model_or_vendor_is_told_the_name_of_its_adapter(asked: str, known: str)
     ids=["none", "number", "object", "class", "empty", "numbered"],
 )
 def test_object_that_is_not_an_adapter_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConversionError, match=r"is no adapter"):
+    with pytest.raises(ConversionError, match=r"is not an adapter"):
         AdapterRegistry([wrong])
 
 
@@ -200,7 +200,7 @@ def test_an_installed_distribution_can_offer_an_adapter(extra: Path) -> None:
         ("x = toolcrib_extra:Missing", "cannot be loaded: AttributeError"),
         ("x = toolcrib_nowhere:Extra", "cannot be loaded: ModuleNotFoundError"),
         ("x = toolcrib_extra:broken", "cannot be loaded: RuntimeError: no licence"),
-        ("x = toolcrib_extra:number", "int is no adapter"),
+        ("x = toolcrib_extra:number", "int is not an adapter"),
         ("x = toolcrib_extra:Twin", "there is an adapter of that name"),
     ],
 )

@@ -207,7 +207,7 @@ def test_a_group_without_a_command_shows_its_help_once(toolcrib: Any, group: str
     assert (told.exit_code, told.stdout, told.stderr) == (2, "", helped.stdout)
     names = [line.split()[0] for line in helped.stdout.partition("Commands:\n")[2].splitlines()]
     error = json.loads(toolcrib(group, "--json").stdout)["error"]
-    assert error["message"] == f"say what to do: {', '.join(names)}"
+    assert error["message"] == f"choose a command: {', '.join(names)}"
     mistyped = toolcrib(group, f"{names[0]}s")
     assert (mistyped.exit_code, f"there is no command '{names[0]}s'; did you mean" in mistyped.stderr) == (
         2,

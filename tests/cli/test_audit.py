@@ -37,7 +37,7 @@ def test_lines_that_are_missing_at_the_beginning_are_told(toolcrib: Any, audited
     first, *others = path.read_text().splitlines(keepends=True)
     path.write_text("".join(others))
     digest = json.loads(first)["toolcrib.chain"]
-    assert f"before line 1 is not here; that ends with the digest {digest}" in toolcrib(
+    assert f"before line 1 are missing; the last of them has the digest {digest}" in toolcrib(
         "audit", "verify", *audited
     ).stderr.replace("\n", " ")
     found = json.loads(toolcrib("audit", "verify", "--json", *audited).stdout)

@@ -77,7 +77,7 @@ def test_a_dry_run_does_nothing_and_says_what_would_be_done(toolcrib: Any, steps
 
 
 def test_a_dry_run_of_reading_tools_says_that_nothing_changes(toolcrib: Any, steps: Any) -> None:
-    assert "Nothing is changed by it." in toolcrib("chain", steps(STEPS[:1]), "--dry-run", "--demo").stdout
+    assert "It changes nothing." in toolcrib("chain", steps(STEPS[:1]), "--dry-run", "--demo").stdout
 
 
 def test_a_step_that_fails_ends_the_chain_with_what_was_done(toolcrib: Any, steps: Any) -> None:

@@ -55,12 +55,12 @@ def test_import_says_why_nothing_was_imported(toolcrib: Any, user: Path) -> None
     assert list(Path.cwd().iterdir()) == []
     put(file, {"mcpServers": {"bad": {"args": 5}, "crib": {"command": "toolcrib", "args": ["serve"]}}})
     made = toolcrib("import", "cursor")
-    assert made.stdout == f"imported nothing: no server of {file} can be taken over\n"
+    assert made.stdout == f"imported nothing: no server in {file} can be imported\n"
     assert made.stderr.count("is left out") == 2
     put(file, {"mcpServers": {"a": {"command": "y"}}})
     put(Path.cwd() / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     shown = json.loads(toolcrib("import", "cursor", "--json").stdout)
-    assert shown["reason"] == "ours of the same names are other servers"
+    assert shown["reason"] == "our configuration has other servers of the same names"
 
 
 def test_import_says_which_servers_it_renamed(toolcrib: Any, user: Path) -> None:
@@ -162,9 +162,9 @@ def test_everything_that_keeps_a_server_from_working_is_told_at_once(
 
 def test_an_import_of_nothing_names_the_clients_that_are_here(toolcrib: Any, user: Path) -> None:
     nothing = toolcrib("import")
-    assert (nothing.exit_code, "no client that we know has a file here" in nothing.stderr) == (2, True)
+    assert (nothing.exit_code, "no known client has a file here" in nothing.stderr) == (2, True)
     file = put(user / ".cursor" / "mcp.json", {"mcpServers": {}})
-    assert f"here are cursor ({file})" in toolcrib("import").stderr
+    assert f"found here: cursor ({file})" in toolcrib("import").stderr
 
 
 def test_a_variable_that_an_editor_would_ask_for_is_named_once(toolcrib: Any, tmp_path: Path) -> None:
@@ -178,7 +178,10 @@ def test_a_file_is_imported_and_a_conflict_is_told(toolcrib: Any, tmp_path: Path
     put(home / "mcp.json", {"mcpServers": {"a": {"command": "ours"}}})
     made = toolcrib("import", str(file), "--user")
     assert made.exit_code == 0
-    assert "'a' is left out: ours of that name is another server; --force replaces it" in made.stderr
+    assert (
+        "'a' is left out: our configuration has another server of that name; --force replaces it"
+        in made.stderr
+    )
     toolcrib("import", str(file), "--user", "--force")
     assert load(home / "mcp.json").servers["a"].command == "theirs"
 
@@ -200,7 +203,7 @@ def test_the_servers_are_exported(toolcrib: Any, config: Any) -> None:
     file = config(a={"command": "x"}, web={"url": "https://example.com/mcp"})
     made = toolcrib("export", "--to", "claude-desktop", "--config", file)
     assert json.loads(made.stdout) == {"mcpServers": {"a": {"command": "x", "args": []}}}
-    assert "'web': Claude Desktop starts commands, and does not reach a url" in made.stderr
+    assert "'web': Claude Desktop only starts commands, and does not connect to a url" in made.stderr
     facts = json.loads(toolcrib("export", "--to", "vscode", "--config", file, "--json").stdout)
     assert facts["servers"]["web"] == {"type": "http", "url": "https://example.com/mcp"}
 
@@ -245,7 +248,7 @@ def test_toolcrib_is_installed_shown_and_taken_back(toolcrib: Any, config: Any, 
     assert f"cursor still starts 1 server itself; `{command} --replace` moves them behind" in made.stderr
     (backup,) = re.findall(rf"the old file is kept as (.+); `{re.escape(command)} --undo`", made.stderr)
     assert list(load(backup).servers) == ["theirs"]
-    assert toolcrib(*args).stdout == f"{path} is as it should be\n{served}"
+    assert toolcrib(*args).stdout == f"{path} needs no change\n{served}"
     shown = toolcrib(*args, "--dry-run")
     assert (shown.stdout, f"note: {served}" in shown.stderr) == ("nothing would change\n", True)
     facts = json.loads(toolcrib(*args, "--replace", "--json").stdout)
@@ -308,7 +311,7 @@ def test_install_reports_incomplete_steps(toolcrib: Any, config: Any, user: Path
     file = config(a={"command": "x"})
     put(user / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "y"}}})
     made = toolcrib("install", "cursor", "--config", file, "--replace")
-    assert "'a' stays: ours of that name is another server" in made.stderr
+    assert "'a' stays: our configuration has another server of that name" in made.stderr
 
 
 @pytest.mark.parametrize("verb", ["import", "export", "install"])
@@ -390,9 +393,9 @@ def test_imported_servers_get_a_wall_where_they_have_none(toolcrib: Any, user: P
         "of-vscode": "bubblewrap",
         "walled": "docker",
     }
-    assert f"'bare' does not see {data} behind its wall; name it in read or write" in made.stderr
-    assert "'contained' has no wall: it starts a container, which is one" in made.stderr
-    assert "we do not read 'vscode.sandbox'" in made.stderr
+    assert f"'bare' does not see {data} in its sandbox; name it in read or write" in made.stderr
+    assert "'contained' has no sandbox: it starts a container, which is one" in made.stderr
+    assert "toolcrib does not read 'vscode.sandbox'" in made.stderr
     plain = toolcrib("import", "cursor", "--force")
     assert "behind its wall" not in plain.stderr
 
@@ -400,4 +403,4 @@ def test_imported_servers_get_a_wall_where_they_have_none(toolcrib: Any, user: P
 def test_export_says_that_a_server_loses_its_wall(toolcrib: Any) -> None:
     Path("toolcrib.toml").write_text('[servers.it]\ncommand = "true"\nsandbox = "bubblewrap"\n')
     made = toolcrib("export", "--to", "cursor")
-    assert "Cursor starts it without its wall, with all rights of the user" in made.stderr
+    assert "Cursor starts it without its sandbox, with all rights of the user" in made.stderr

@@ -91,7 +91,7 @@ def test_budget_that_is_used_up_is_told_and_the_same_command_goes_on(
     assert 0 < done < TOOLS
     left = TOOLS - done
     told = f"{left} more tool{'s' * (left > 1)}"
-    assert cut.stderr == f"note: the budget is not enough for {told}; the same command goes on\n"
+    assert cut.stderr == f"note: the budget does not cover {told}; the same command continues\n"
     assert json.loads(toolcrib(*args, "--json").stdout)["left"] == 0
     assert len(names_in_requests(server)) == len(set(names_in_requests(server))) == TOOLS
 
@@ -156,7 +156,7 @@ def test_budget_that_the_server_counts_beyond_is_told(toolcrib: Any, config: str
     args = ("--config", config, "enrich", "--model", "small", "--url", server.url, "--parallel", "1")
     told = toolcrib(*args, "--budget", "20000").stderr
     assert "30,000 tokens more than the budget: the server counts more than was estimated" in told
-    assert "not enough for 4 more tools" in told
+    assert "does not cover 4 more tools" in told
 
 
 def test_interrupt_says_how_many_are_done(config: str, server: Book) -> None:
@@ -169,7 +169,7 @@ def test_interrupt_says_how_many_are_done(config: str, server: Book) -> None:
         process.send_signal(signal.SIGINT)
         _, told = process.communicate()
     assert process.returncode == 130
-    assert "2 of 5 tools are done; the same command goes on" in told
+    assert "2 of 5 tools are done; the same command continues" in told
 
 
 def test_refusal_of_the_model_is_an_error(toolcrib: Any, config: str, server: Book) -> None:
@@ -178,7 +178,7 @@ def test_refusal_of_the_model_is_an_error(toolcrib: Any, config: str, server: Bo
     args = ("--config", config, "enrich", "--model", "small", "--url", server.url, "--parallel", "1")
     failed = toolcrib(*args)
     assert failed.exit_code == 1
-    assert failed.stderr.startswith("note: 2 of 5 tools are done; the same command goes on\n")
+    assert failed.stderr.startswith("note: 2 of 5 tools are done; the same command continues\n")
     assert "HTTP 401: who are you; check the API key" in failed.stderr
 
 

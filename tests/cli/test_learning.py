@@ -44,12 +44,12 @@ def test_questions_are_listed_by_tool_the_most_used_first(toolcrib: Any, config:
 
 def test_questions_of_a_tool_are_forgotten(toolcrib: Any, config: str) -> None:
     one = toolcrib("--config", config, "learned", "forget", "mail:send", "--question", "tell the family")
-    assert one.stderr == "note: forgot 1 question\n"
+    assert one.stderr == "note: deleted 1 question\n"
     assert list_learned(toolcrib, config) == [ROWS[0], ROWS[2]]
     assert json.loads(toolcrib("--config", config, "learned", "forget", "--all", "--json").stdout) == {
         "forgotten": 2
     }
-    assert toolcrib("--config", config, "learned", "list").stdout == "nothing is learned\n"
+    assert toolcrib("--config", config, "learned", "list").stdout == "nothing has been learned\n"
 
 
 def test_forgetting_what_is_not_there_is_not_found(toolcrib: Any, config: str) -> None:

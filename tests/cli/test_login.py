@@ -62,7 +62,7 @@ def test_a_login_gives_the_verbs_access_until_the_logout(
     assert "it needs a login: toolcrib login one" in listed.stderr
 
     login = toolcrib("login", "one", "--config", file)
-    assert (login.exit_code, login.stdout) == (0, "logged in to 'one' until it is taken back\n"), login.stderr
+    assert (login.exit_code, login.stdout) == (0, "logged in to 'one' until it is revoked\n"), login.stderr
     assert f"{authority.issuer}/authorize?" in login.stderr
 
     run = toolcrib("run", "one:echo", "--args", '{"text": "a"}', "--config", file)
@@ -70,7 +70,7 @@ def test_a_login_gives_the_verbs_access_until_the_logout(
     status = json.loads(toolcrib("status", "--json", "--config", file).stdout)["servers"][0]
     assert (status["state"], status["login"]["loggedIn"]) == ("answered", True)
     assert status["login"]["issuer"] == authority.issuer
-    assert "logged in until it is taken back" in toolcrib("status", "--config", file).stdout
+    assert "logged in until it is revoked" in toolcrib("status", "--config", file).stdout
 
     assert toolcrib("logout", "one", "--config", file).stdout == "logged out of 'one'\n"
     again = toolcrib("logout", "one", "--config", file)

@@ -113,7 +113,7 @@ def test_rules_that_no_tool_could_be_compared_with_are_not_said_to_be_well(toolc
     without = tuple(option for option in ruled if option != "--demo")
     made = toolcrib("policy", "check", *without)
     assert made.exit_code == 1
-    assert "no tools are known, so that what the rules name could not be compared" in made.stderr
+    assert "no tools are known, so the tools that the rules name could not be checked" in made.stderr
     assert "toolcrib status" in json.loads(toolcrib("policy", "check", "--json", *without).stdout)["note"]
     assert "no tools are known" not in toolcrib("policy", "check", *ruled).stderr
 

@@ -118,7 +118,7 @@ def test_a_damaged_catalogue_is_told_and_built_anew(tmp_path: Path, config: Any,
     file.write_text("no database" * 500)
     again = subprocess.run(asked, check=True, capture_output=True, text=True, env=home)
     assert "text:shout" in again.stdout
-    assert f"damaged; it is now '{file}.damaged'" in again.stderr
+    assert f"damaged, and was moved to '{file}.damaged'" in again.stderr
 
 
 def on_terminal(*args: str, typed: bytes = b"", code: int = 0) -> str:
@@ -318,7 +318,7 @@ def test_serving_where_no_token_is_left_says_that_nobody_can_call(tokens: str, r
     told = serve_over_http("--demo", "--config", "toolcrib.toml")
     assert told[0].startswith("note: nobody can call it: a token is required, but ")
     assert reason in told[0]
-    assert "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to ask for none" in told[0]
+    assert "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to require none" in told[0]
 
 
 def test_serving_to_others_says_an_address_and_a_line_that_work_from_there() -> None:

@@ -137,7 +137,7 @@ def test_verbs_of_the_running_gateway_say_that_none_runs(desk: Desk) -> None:
     for args in (["server", "stop", "good"], ["approvals", "list"], ["cancel", "1"]):
         done = desk.run(*args)
         assert (done.returncode, done.stdout) == (4, "")
-        assert "no gateway runs with this configuration" in done.stderr
+        assert "no gateway runs this configuration" in done.stderr
 
 
 def test_calls_that_wait_are_answered_in_a_terminal(desk: Desk) -> None:
@@ -146,7 +146,7 @@ def test_calls_that_wait_are_answered_in_a_terminal(desk: Desk) -> None:
         assert served.stdout is not None
         told = json.loads(served.stdout.readline())
         assert json.loads(desk.out("approvals", "list", "--json")) == {"calls": []}
-        assert desk.run("approvals", "list").stderr == "note: no call waits for a person\n"
+        assert desk.run("approvals", "list").stderr == "note: no call is waiting for a person\n"
         address, _, code = told["console"].partition("/console/#login=")
         with httpx.Client(base_url=address, timeout=PATIENCE) as browser, ThreadPoolExecutor() as threads:
             headers = {"x-toolcrib-key": "login"}

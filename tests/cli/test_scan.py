@@ -64,7 +64,7 @@ def test_file_without_definitions_is_a_mistake(toolcrib: Any, tmp_path: Path, te
 def test_files_and_tools_are_not_mixed(toolcrib: Any, tmp_path: Path) -> None:
     file = tmp_path / "some.json"
     file.write_text(json.dumps([GOOD]))
-    assert "give files alone, or tools alone" in toolcrib("scan", str(file), "a:b").stderr
+    assert "give either files or tools" in toolcrib("scan", str(file), "a:b").stderr
 
 
 def test_configured_servers_are_scanned(toolcrib: Any, config: Any, little: Any) -> None:

@@ -55,7 +55,7 @@ def test_stored_tools_do_not_prove_that_a_server_works(toolcrib: Any, little: An
 def test_a_server_that_does_not_work_stays_in_the_file(toolcrib: Any, little: Any) -> None:
     made = toolcrib("add", "bad", *command(little, "fail", "no licence"))
     assert made.exit_code == 4
-    assert "note: it is in the file, and does not work: " in made.stderr
+    assert "note: it was added to the file, but does not work: " in made.stderr
     assert "no licence" in made.stderr
     assert list(load("toolcrib.toml").servers) == ["bad"]
     correction = made.stderr.partition("note: correct it and add it again: ")[2].strip()
@@ -346,16 +346,16 @@ def test_url_that_is_no_mcp_server_but_a_document_is_told(toolcrib: Any) -> None
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--openapi", "shop.json", "--url", "http://x/mcp"], "--openapi is instead of a command or --url"),
+        (["--openapi", "shop.json", "--url", "http://x/mcp"], "--openapi replaces a command or --url"),
         (["--openapi", "shop.json", "--disabled"], "--disabled are for MCP servers"),
         (
             ["--openapi", "shop.json", "--secret", "nosuch=1"],
             "no scheme 'nosuch' that a secret fills; it has 'key'",
         ),
         (["--openapi", "nosuch.json"], "the file 'nosuch.json' cannot be read"),
-        (["--openapi", "old.json"], "only OpenAPI 3 is read, and this is '2.0'"),
+        (["--openapi", "old.json"], "only OpenAPI 3 is supported, and this is '2.0'"),
         (["--openapi", "bare.json"], "name the address with --base-url"),
-        (["--openapi", "other.json"], "other.json is no OpenAPI document: it has 'a', and no 'openapi'"),
+        (["--openapi", "other.json"], "other.json is not an OpenAPI document: it has 'a', and no 'openapi'"),
         (["--base-url", "https://x", "--url", "http://x/mcp"], "are for --openapi"),
         (["nosuch.yaml"], "there is no file 'nosuch.yaml', and no program of that name"),
         (["other.json"], "neither a program nor an OpenAPI document"),
@@ -452,9 +452,9 @@ def test_a_server_is_added_behind_a_wall(toolcrib: Any) -> None:
         (["--sandbox", "docker", "--url", "http://127.0.0.1:1/mcp"], "are for a command that is started"),
         (
             ["--sandbox", "docker", "--network", "all", "--network", "a", "--", "true"],
-            "--network all stands alone",
+            "--network all must be the only one",
         ),
-        (["--sandbox", "docker", "--network", "http://a", "--", "true"], "write its host alone"),
+        (["--sandbox", "docker", "--network", "http://a", "--", "true"], "write only the host"),
     ],
 )
 def test_a_wall_that_cannot_be_is_not_added(toolcrib: Any, args: list[str], message: str) -> None:

@@ -66,7 +66,7 @@ def test_parameters_are_shaped_by_their_own_names(toolcrib: Any, file: Path) -> 
         (("team", "talk:hostile", "--hide", "zebra"), 2, "'zebra' is not a parameter"),
         (("team", "talk:hostile", "--fix", "e=9"), 2, "/fix/e: must be one of 'x', 1, not 9"),
         (("team", "talk:hostile", "--fix", "e"), 2, "there is no '='"),
-        (("team", "talk:hostile"), 2, "say what callers see"),
+        (("team", "talk:hostile"), 2, "give at least one change"),
         (("temn", "talk:hostile", "--pin"), 3, "did you mean 'team'?"),
         (("team", "talk:hostile", "--remove"), 3, "no shape"),
         (("team", "talk:count", "--name", "no name"), 2, "'no name'"),

@@ -80,7 +80,7 @@ def test_the_status_names_toolsets_and_what_is_saved(toolcrib: Any, tmp_path: An
     path.write_text("[toolsets.sums]\nexpose = 'all'\n[toolsets.every]\n")
     told = toolcrib("status", "--demo", "--config", str(path)).stdout
     assert "toolsets       every (meta), sums (all)" in told
-    assert 'so few tools are cheaper listed directly: set gateway.expose = "auto"' in told
+    assert 'listing so few tools directly costs less: set gateway.expose = "auto"' in told
 
 
 def test_the_status_tells_what_many_tools_save(toolcrib: Any, config: Any, talker: Any) -> None:

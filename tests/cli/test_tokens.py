@@ -46,7 +46,7 @@ def test_revoking_the_last_token_lets_nobody_in(toolcrib: Any) -> None:
 
 def test_revoking_the_last_token_says_that_nobody_can_call_and_how_to_change_it(toolcrib: Any) -> None:
     closed = "nobody can call a gateway of this file over HTTP: a token is required, but none is left"
-    remedy = "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to ask for none"
+    remedy = "make one with 'toolcrib token add NAME', or remove [gateway.tokens] to require none"
     for name in ("ann", "bob", "cy"):
         toolcrib("token", "add", name)
     assert "nobody" not in toolcrib("token", "revoke", "ann").stderr

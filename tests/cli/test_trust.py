@@ -142,7 +142,7 @@ def test_blocks_and_suppressions_are_in_the_lock_with_their_reasons(run: Any, se
         f"{served.lock}: approved s:echo, server/s",
     )
     assert "poisoned s:other hush" in result.stdout
-    assert "`toolcrib approve s:other` takes it all the same" in result.stderr
+    assert "`toolcrib approve s:other` approves it all the same" in result.stderr
     assert run("approve", "--all").exit_code == 13
     assert set(Lock.load(served.lock).tools) == {"s:echo"}
     result = run("approve", "s:other", "--by", "anna")

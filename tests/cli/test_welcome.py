@@ -37,10 +37,10 @@ def test_first_screen_for_a_new_user_has_ten_lines(toolcrib: Any) -> None:
     told = toolcrib()
     assert (told.exit_code, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
-    assert lines[0] == f"toolcrib {package.__version__}: one endpoint over the tools of all your servers"
+    assert lines[0] == f"toolcrib {package.__version__}: one endpoint for the tools of all your servers"
     assert len(lines) <= 10
     assert "configuration  none yet" in lines
-    assert "clients        none of this machine has a server" in lines
+    assert "clients        no client on this machine has a server" in lines
     assert commands(toolcrib) == [
         "toolcrib add --user clock -- mcp-server-time",
         'toolcrib --demo search "days until friday"',
@@ -52,7 +52,7 @@ def test_servers_of_a_client_are_offered_first(toolcrib: Any, cursor: Path) -> N
     cursor.write_text(SERVER, encoding="utf-8")
     told = toolcrib().stdout
     assert "clients        cursor reaches 1 server without toolcrib\n" in told
-    assert "  toolcrib import cursor --user               take over its 1 server\n" in told
+    assert "  toolcrib import cursor --user               import its 1 server\n" in told
     assert len(told.splitlines()) <= 10
     assert toolcrib("import", "cursor", "--user").exit_code == 0
     assert commands(toolcrib)[0] == "toolcrib status"

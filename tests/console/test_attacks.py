@@ -165,7 +165,7 @@ async def test_a_call_that_waits_shows_all_of_its_arguments_as_text(chromium: Ch
             await expect(block).to_contain_text("<svg onload=alert(1)>")
             await expect(block).to_contain_text("U+202E")
             await screen.page.get_by_role("button", name="Approve").click()
-            await expect(screen.page.get_by_role("heading", name="Nothing waits")).to_be_visible()
+            await expect(screen.page.get_by_role("heading", name="Nothing is waiting")).to_be_visible()
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -72,6 +72,8 @@ async def test_nothing_keeps_people_out_of_a_page(chromium: Chromium, look: str)
                 "access?tab=simulate",
                 "access?tab=keys",
             )
+            await screen.open("overview")
+            await expect(screen.page.get_by_text("A call is waiting for you")).to_be_visible()
             for place in places:
                 await screen.open(place)
                 name = place.replace("/", "-").replace("?", "-")[:24]
@@ -96,7 +98,7 @@ async def test_a_newcomer_is_told_what_to_do(chromium: Chromium) -> None:
             "tools": "No tools yet",
             "calls": "No calls yet",
             "changes": "Nothing has changed",
-            "approvals": "Nothing waits",
+            "approvals": "Nothing is waiting",
             "access?tab=rules": "No rules",
             "access?tab=keys": "No tokens",
             "runs": "No durable runs",
@@ -129,7 +131,7 @@ async def test_a_page_without_a_login_says_how_to_get_one(chromium: Chromium) ->
             await screen.page.get_by_role("button", name="Log out").click()
             await expect(screen.page.get_by_text("Open the console")).to_be_visible()
             await screen.page.goto(link)
-            await expect(screen.page.get_by_role("alert")).to_contain_text("used already")
+            await expect(screen.page.get_by_role("alert")).to_contain_text("already been used")
 
 
 async def test_a_tool_is_found_and_run(chromium: Chromium) -> None:
@@ -269,10 +271,10 @@ async def test_a_call_is_approved_and_another_denied_while_two_people_look(chrom
             await expect(screen.page.get_by_text("It cannot be undone.")).to_be_visible()
         await one.page.get_by_role("button", name="Approve").click()
         for screen in (one, two):
-            await expect(screen.page.get_by_role("heading", name="Nothing waits")).to_be_visible()
+            await expect(screen.page.get_by_role("heading", name="Nothing is waiting")).to_be_visible()
         tasks.start_soon(_try, gateway, outcome)
         await two.page.get_by_role("button", name="Deny").click()
-        await expect(one.page.get_by_role("heading", name="Nothing waits")).to_be_visible()
+        await expect(one.page.get_by_role("heading", name="Nothing is waiting")).to_be_visible()
     assert outcome[0] == "ran"
     assert "declined at the console" in outcome[1]
 
@@ -499,7 +501,7 @@ async def test_a_link_lets_somebody_without_a_login_answer_one_call(chromium: Ch
             page = screen.page
             await page.goto(f"{url}#/answer/{call.id}/guess")
             screen.expected = ["404"]
-            await expect(page.get_by_text("It does not wait any more")).to_be_visible()
+            await expect(page.get_by_text("It is no longer waiting")).to_be_visible()
             await page.goto(f"{url}#/answer/{call.id}/{call.link_token}")
             await expect(page.get_by_text("notes:delete_all")).to_be_visible()
             assert await screen.find_barriers() == []

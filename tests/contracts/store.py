@@ -192,7 +192,7 @@ class StoreContract:
 
     def test_one_text_is_not_taken_for_many(self, store: Store) -> None:
         store.write(map(stored, "abc"))
-        with pytest.raises(StoreError, match="'abc' is one text; give a list of texts"):
+        with pytest.raises(StoreError, match="'abc' is one string; give a list of strings"):
             store.write(delete="abc")
         assert len(list(store.tools())) == 3
 

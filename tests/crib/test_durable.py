@@ -197,7 +197,7 @@ async def test_an_answer_that_does_not_fit_the_output_schema_is_refused_and_the_
         await desk.crib.resume(run_id, answers={"1": "twenty"})
     assert str(caught.value) == (
         "the answer to call 1 of 'desk:send' does not fit its output schema, and was not recorded:"
-        ' must be an integer, not \'twenty\'; what it must fit: {"type": "integer"}'
+        ' must be an integer, not \'twenty\'; the schema: {"type": "integer"}'
     )
     [run] = await desk.crib.runs()
     assert (run.state, run.step, run.uncertain) == ("suspended", 1, {"1": "desk:send"})
@@ -333,7 +333,7 @@ async def test_a_run_that_goes_on_is_not_taken_up_a_second_time() -> None:
         await until(lambda: 2 in desk.asked)
         [run] = await desk.crib.runs()
         assert run.state == "running"
-        with pytest.raises(RunStateError, match="a process runs it"):
+        with pytest.raises(RunStateError, match="a process is already running it"):
             await desk.crib.resume(run.id)
         desk.go.set()
     assert desk.asked == [1, 2, 3]

@@ -574,13 +574,13 @@ def test_response_of_another_format_is_refused_by_its_name(target: Any, options:
             with pytest.raises(ConversionError) as caught:
                 session.run(response)
             assert str(caught.value).endswith(
-                f"looks like a response of {name}, and the session is for {own}"
+                f"looks like a response from {name}, but the session is for {own}"
             )
 
 
 def test_message_of_another_format_is_not_taken_for_one_without_calls() -> None:
     session, wiped = wiper("anthropic")
-    with pytest.raises(ConversionError, match="looks like a response of 'openai'"):
+    with pytest.raises(ConversionError, match="looks like a response from 'openai'"):
         session.run({"role": "assistant", "content": "I wipe it.", "tool_calls": [WHOLE_CALL]})
     assert wiped == []
 

@@ -415,7 +415,7 @@ async def test_added_tool_never_takes_over_the_name_that_a_shape_gives(is_presen
         ({"a:b": {"name": "no name"}}, "no name"),
         ({"a:b": {"fix": {"x": 1}, "hide": ["x"]}}, "fix: 'x' has another value or is hidden"),
         ({"a:b": {"rename": {"x": "z", "y": "z"}}}, "two parameters are called 'z'"),
-        ({"a:b": {"rename": {"x": "z"}, "hide": ["x"]}}, "'x' is not seen by callers"),
+        ({"a:b": {"rename": {"x": "z"}, "hide": ["x"]}}, "'x' is hidden from callers"),
         ({"a:b": {"nmae": "x"}}, "did you mean 'name'?"),
         ({"a:b": {"name": "z"}, "a:c": {"name": "z"}}, "a:b and a:c would have the same name"),
         ({"a:b:c:d": {"name": "z"}}, "more than two colons"),

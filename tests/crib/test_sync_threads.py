@@ -221,7 +221,7 @@ def test_closing_ends_the_calls_of_other_threads() -> None:
         thread.start()
         assert started.wait(PATIENCE)
     thread.join(PATIENCE)
-    assert ended == ["this crib was closed before the answer was there"]
+    assert ended == ["this crib was closed before the answer arrived"]
 
 
 def test_a_tool_that_ends_the_loop_ends_an_open_crib_alone() -> None:

@@ -517,7 +517,7 @@ async def test_doctor_reaches_the_server(temporal: TemporalServer) -> None:
         found = await diagnose({"mcpServers": {}, "engine": {"temporal": address}})
         return [(each.severity, each.what, each.why) for each in found.findings if each.subject == "runs"]
 
-    assert await say(temporal.address) == [("ok", f"they are done by Temporal at {temporal.address}", "")]
+    assert await say(temporal.address) == [("ok", f"they are executed by Temporal at {temporal.address}", "")]
     [(severity, what, why)] = await say("127.0.0.1:1")
     assert (severity, what) == ("error", "Temporal at 127.0.0.1:1 cannot be used")
     assert why

@@ -649,7 +649,7 @@ async def test_unreadable_record_of_first_definitions_withholds_unapproved_tools
     async with Crib(project.config) as crib:
         await crib.ready()
         assert (await crib.run("s:echo", {"text": "a"})).structured == {"called": "echo"}
-        with pytest.raises(ToolWithheldError, match="what was seen first of it cannot be read"):
+        with pytest.raises(ToolWithheldError, match="what was first seen of it cannot be read"):
             await crib.run("t:other")
 
 
@@ -703,8 +703,8 @@ async def test_a_wall_that_is_gone_withholds_the_server(project: Project) -> Non
     lock.approve_server("s", parts, by="anna", at=datetime.now(UTC)).save(project.lock)
     report = await project.report()
     assert [(each.id, each.level) for each in report.drifts] == [("server/s", "major")]
-    assert "other walls" in report.drifts[0].changes[0].message
-    assert any("other walls" in each.reason for each in report.withheld)
+    assert "another sandbox" in report.drifts[0].changes[0].message
+    assert any("another sandbox" in each.reason for each in report.withheld)
 
 
 async def test_a_server_that_calls_itself_otherwise_is_withheld(project: Project) -> None:
@@ -712,7 +712,7 @@ async def test_a_server_that_calls_itself_otherwise_is_withheld(project: Project
     project.file("s").write_text(json.dumps({"tools": [ECHO], "name": "impostor"}))
     async with Crib(project.config) as crib:
         await crib.ready()
-        with pytest.raises(ToolWithheldError, match="gives another name for itself"):
+        with pytest.raises(ToolWithheldError, match="calls itself by another name"):
             await crib.run("s:echo", {"text": "a"})
 
 

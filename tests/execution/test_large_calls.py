@@ -89,14 +89,17 @@ async def test_a_large_call_of_a_server_is_prepared_in_another_thread() -> None:
 
 
 async def test_a_large_result_is_checked_in_another_thread() -> None:
-    with heavy_work_here() as called, pytest.raises(OutputValidationError, match="too large to list why"):
+    with (
+        heavy_work_here() as called,
+        pytest.raises(OutputValidationError, match="too large to list the reasons"),
+    ):
         await runner_of(texts).run("texts", {"number": 100_000})
     assert [name for name, large in called.items() if large] == []
 
 
 @pytest.mark.parametrize(
     ("items", "why"),
-    [(["a"] * MANY, "too large to list why"), ([0] * 600_000, "holds more than 500,000 values")],
+    [(["a"] * MANY, "too large to list the reasons"), ([0] * 600_000, "holds more than 500,000 values")],
     ids=["of another type", "too many"],
 )
 async def test_large_arguments_that_do_not_fit_are_refused(items: list[Any], why: str) -> None:

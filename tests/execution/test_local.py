@@ -640,7 +640,7 @@ async def test_a_long_stream_is_read_to_its_end_and_a_long_value_is_refused() ->
 
     kinds = [event.kind async for event in bare(long).stream("echo")]
     assert kinds == ["chunk"] * 600 + ["done"]
-    with pytest.raises(ToolExecutionError, match="more than a value may hold"):
+    with pytest.raises(ToolExecutionError, match="more than the 500,000 values allowed"):
         await bare(long).run("echo")
 
 

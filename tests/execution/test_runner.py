@@ -52,7 +52,7 @@ async def test_a_result_tells_the_tool_the_backend_and_the_value() -> None:
 async def test_arguments_that_come_as_text_are_read_and_noted(args: Any) -> None:
     result = await runner_of(add).run("add", args)
     assert result.structured == 2
-    assert result.notes == ("the arguments came as JSON text and were read",)
+    assert result.notes == ("the arguments came as JSON text and were parsed",)
 
 
 @pytest.mark.parametrize("args", [None, "", "  "])
@@ -219,7 +219,7 @@ async def test_a_selector_may_choose_one_or_an_order() -> None:
 
 async def test_a_selector_may_not_invent_a_backend_nor_choose_none() -> None:
     index = index_of((record(), HERE))
-    with pytest.raises(InvalidBackendError, match="no backend of the tool"):
+    with pytest.raises(InvalidBackendError, match="is not a backend of the tool"):
         await Runner(index, local={"here": int}, select=lambda *_: FIRST).run("echo", {})
     with pytest.raises(NoBackendError, match="the selector chose none"):
         await Runner(index, local={"here": int}, select=lambda *_: []).run("echo", {})

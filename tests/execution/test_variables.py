@@ -47,7 +47,7 @@ def test_malformed_variable_is_refused(text: str) -> None:
     fill = Expansion(ENVIRON)
     fill.text(text, path="/args/0")
     assert fill.problems[0].path == "/args/0"
-    assert "is no variable; write ${NAME} or ${NAME:-default}" in fill.problems[0].message
+    assert "is not a variable; write ${NAME} or ${NAME:-default}" in fill.problems[0].message
 
 
 def test_every_missing_variable_is_named() -> None:

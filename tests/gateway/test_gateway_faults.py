@@ -191,7 +191,7 @@ async def test_a_tool_that_a_server_adds_is_found_and_clients_are_told(
         await until(lambda: finds(client, name))
         note("a server adds a tool: search finds it", begun)
         await told.again()
-        note("a server adds a tool: clients are told", begun)
+        note("a server adds a tool: clients are notified", begun)
         assert (await ran(client, f"faulty:{name}", text="hi"))["text"] == "hi"
 
 

@@ -147,7 +147,7 @@ async def test_nobody_is_sent_to_a_page_that_is_not_of_the_web(era: str) -> None
             assert answer["_meta"]["toolcrib/error"]["code"] == "execution_failed"
             data = {"elicitations": [params]}
             error = {"code": -32042, "message": "log in first", "data": data}
-            with pytest.raises(MCPError, match="neither https nor of this machine") as caught:
+            with pytest.raises(MCPError, match="neither https nor on this machine") as caught:
                 await asked(client, "tools/call", name="reply", arguments={"result": {"error": error}})
             assert caught.value.data is None
         for url in ("https://example.com/in?a=1", "http://localhost:8080/in", "http://[::1]/in"):

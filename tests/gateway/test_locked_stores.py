@@ -58,7 +58,7 @@ async def test_gateway_answers_while_another_process_holds_the_catalogue(
     assert "another process" in told["fault"]
     assert ready.status_code == 200
     assert "Traceback" not in caplog.text
-    assert "not learnt" not in caplog.text
+    assert "not learned" not in caplog.text
     with closing(sqlite3.connect(path)) as read:
         [kept] = read.execute("SELECT text FROM texts WHERE collection = 'observed'").fetchone()
         [uses] = read.execute("SELECT uses FROM usage WHERE tool = 'look'").fetchone()

@@ -224,7 +224,7 @@ async def test_a_question_on_a_pipe_that_may_be_for_either_of_two_clients_is_ask
                 assert await ran(first, OLD, "form", "again") == "accept Ada"
                 refused = await ran(second, OLD, "form")
                 tasks.cancel_scope.cancel()
-    assert "requests of several clients run" in str(refused)
+    assert "requests of several clients are running" in str(refused)
     assert people[1].asked == []
 
 

@@ -169,7 +169,7 @@ async def test_log_warns_that_no_client_can_call_without_tokens(
     closed, opened = told
     assert closed.startswith("nobody can call the gateway over HTTP any more: a token is required, but")
     assert "toolcrib token add NAME" in closed
-    assert opened == "the gateway asks clients for no token any more"
+    assert opened == "the gateway no longer requires a token from clients"
 
 
 async def test_a_gateway_that_asks_for_other_tokens_is_not_said_to_ask_for_none(
@@ -181,7 +181,7 @@ async def test_a_gateway_that_asks_for_other_tokens_is_not_said_to_ask_for_none(
     async with Gateway(config, tools=TOOLS, watch=False) as gateway:
         write(config, named)
         await gateway.reload()
-    assert "no token any more" not in caplog.text
+    assert "no longer requires a token" not in caplog.text
 
 
 async def test_reload_logs_changes_and_settings_that_need_a_restart(
@@ -196,11 +196,11 @@ async def test_reload_logs_changes_and_settings_that_need_a_restart(
         await gateway.reload()
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING, logging.WARNING]
     same, told, warned = (record.getMessage() for record in caplog.records)
-    assert same.endswith(": nothing that concerns the gateway is different")
+    assert same.endswith(": nothing that concerns the gateway has changed")
     assert told.endswith(
         ": other toolsets: a; other gateway settings: token, confirm; after a restart: gateway.port"
     )
-    assert warned == "the gateway asks clients for no token any more"
+    assert warned == "the gateway no longer requires a token from clients"
     assert "secret" not in caplog.text
 
 
@@ -256,7 +256,7 @@ async def test_a_gateway_that_follows_nothing_any_more_is_not_ready(
         assert gateway.unready() == {}
         write(config, toolsets(a=["math"]))
         await until(lambda: "gateway" in gateway.unready())
-    assert "follows no changes of tools and configuration any more" in caplog.text
+    assert "no longer follows changes of tools and configuration" in caplog.text
 
 
 async def test_an_endpoint_that_cannot_follow_is_logged_as_such(
@@ -276,7 +276,7 @@ async def test_an_endpoint_that_cannot_follow_is_logged_as_such(
     async with Gateway(config, frontends=face, watch=False) as gateway:
         write(config, toolsets(a=["math"]))
         await gateway.reload()
-    assert "taken up, but not by all endpoints" in caplog.text
+    assert "applied, but not by all endpoints" in caplog.text
     assert "stays as it was" not in caplog.text
 
 

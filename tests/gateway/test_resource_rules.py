@@ -133,9 +133,9 @@ async def test_subscription_with_a_long_address_is_refused_because_it_is_kept(er
         uri = f"file:///public/{'a' * 70_000}"
         if era == "handshake":
             await asked(client, "resources/subscribe", uri="file:///public/a")
-            with pytest.raises(MCPError, match="may say 65,536 bytes"):
+            with pytest.raises(MCPError, match="may have at most 65,536 bytes"):
                 await asked(client, "resources/subscribe", uri=uri)
         else:
-            with pytest.raises(MCPError, match="may say 65,536 bytes"):
+            with pytest.raises(MCPError, match="may have at most 65,536 bytes"):
                 async with listen(client.session, resource_subscriptions=[uri]):
                     pass

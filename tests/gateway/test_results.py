@@ -510,7 +510,7 @@ async def test_task_sends_nobody_to_an_unsafe_page(url: str) -> None:
     visit = {"mode": "url", "message": "Log in", "url": url, "elicitationId": "1"}
     asks = {"visit": {"method": "elicitation/create", "params": visit}}
     _, told = await start_task(None, "hi", handle("hi", status="input_required", inputRequests=asks))
-    assert "neither https nor of this machine" in told.message
+    assert "neither https nor on this machine" in told.message
 
 
 async def test_tools_that_read_resources_and_prompts_say_what_was_found() -> None:

@@ -178,7 +178,7 @@ async def test_a_line_that_is_too_long_is_answered_with_an_error_and_the_next_on
             left = left[os.write(write, left[: 2**16]) :]
         refused = await line(read)
         assert (await line(read))["result"]["serverInfo"]["name"] == "toolcrib"
-    assert refused["error"] == {"code": -32700, "message": "a line may have 67,108,864 bytes"}
+    assert refused["error"] == {"code": -32700, "message": "a line may have at most 67,108,864 bytes"}
 
 
 @pytest.mark.anyio

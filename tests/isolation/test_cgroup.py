@@ -59,7 +59,7 @@ def test_remove_kills_the_processes_in_a_group(group: Cgroup) -> None:
 def test_group_counts_cpu_time(group: Cgroup) -> None:
     before = group.cpu_seconds()
     if before is None:
-        pytest.skip("needs the right to count the time of the processor")
+        pytest.skip("needs the right to count CPU time")
     with joined(group, f"{sys.executable} -S -c 'print(sum(range(10**6)))'"):
         pass
     after = group.cpu_seconds()

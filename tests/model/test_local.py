@@ -365,8 +365,8 @@ def of_the_class(cls: Any, a: int) -> None: ...
 @pytest.mark.parametrize(
     ("function", "path", "message"),
     [
-        (positional_only, "/a", "can only be passed by position, and tools are called by name"),
-        (any_number, "/args", "can only be passed by position, and tools are called by name"),
+        (positional_only, "/a", "can only be passed by position, but arguments of tools are passed by name"),
+        (any_number, "/args", "can only be passed by position, but arguments of tools are passed by name"),
         (of_a_class, "/self", "is not an argument; make a tool of the bound method instead"),
         (of_the_class, "/cls", "is not an argument; make a tool of the bound method instead"),
     ],

@@ -130,12 +130,12 @@ def test_a_folder_where_nobody_removes_what_is_not_theirs_is_trusted(tmp_path: P
 def test_a_file_of_another_user_is_not_used_unasked(tmp_path: Path) -> None:
     own = put(tmp_path / "mcp.json")
     os.chown(own, 12345, 12345)
-    with pytest.raises(ConfigError, match="it is not used unasked: it belongs to another user"):
+    with pytest.raises(ConfigError, match="it is not used automatically: it belongs to another user"):
         find_config(tmp_path)
     link = tmp_path / "toolcrib.toml"
     link.symlink_to(put(tmp_path / "sub" / "toolcrib.toml"))
     os.chown(link, 12345, 12345, follow_symlinks=False)
-    with pytest.raises(ConfigError, match="it is not used unasked: it belongs to another user"):
+    with pytest.raises(ConfigError, match="it is not used automatically: it belongs to another user"):
         find_config(tmp_path)
 
 

@@ -60,7 +60,7 @@ async def test_missing_call_in_the_store_is_detected(gone: str) -> None:
     signer = Signer(b"a key of many characters")
     run = await three_calls(MemoryRunStore(), signer)
     left = {key: call for key, call in run.calls.items() if key not in gone}
-    with pytest.raises(SnapshotError, match="taken out"):
+    with pytest.raises(SnapshotError, match="calls were removed"):
         RunJournal(MemoryRunStore(), signer, replace(run, calls=left))
 
 

@@ -125,7 +125,7 @@ TIME = (
     ),
     _made(
         "time",
-        "waiting for what never comes",
+        "waiting for something that never comes",
         "import asyncio\nawait asyncio.Event().wait()",
         {"monty": unsupported, "process": deadline, "unsafe": deadline},
         timeout=0.5,
@@ -707,7 +707,7 @@ LANGUAGE = (
     ),
     _made(
         "language",
-        "code that is no text",
+        "code that is not text",
         "__out = '\x00'",
         _both(raises("SyntaxError", "ValueError") | harmless),
     ),
@@ -797,7 +797,7 @@ OUTPUT = (
     ),
     _made(
         "output",
-        "output that is no text",
+        "output that is not text",
         "import os\nos.write(1, bytes(range(256)))\n__out = 'printed'",
         {
             "monty": unsupported,
@@ -820,13 +820,13 @@ OUTPUT = (
     ),
     _made(
         "output",
-        "an exception that cannot be told",
+        "an exception that cannot be printed",
         "class E(Exception):\n    def __str__(self):\n        raise E\n    __repr__ = __str__\nraise E",
         {"monty": unsupported, "process": raises("E")},
     ),
     _made(
         "output",
-        "an exception that takes for ever to tell",
+        "an exception that takes forever to print",
         "class E(Exception):\n    def __str__(self):\n        while True:\n            pass\nraise E",
         {"monty": unsupported, "process": slow | raises("E"), "unsafe": slow | raises("E")},
     ),
@@ -1048,7 +1048,7 @@ TOOLS = (
     ),
     _made(
         "tools",
-        "arguments that are no JSON",
+        "arguments that are not JSON",
         "import asyncio\nseen = []\nfor value in (float('nan'), float('inf'), len, b'x', {1: 2}, chr(0xD800), 10 ** 5000):\n    try:\n        seen.append(await odd.keep(value=value))\n    except (TypeError, ValueError, OverflowError, RuntimeError) as error:\n        seen.append(type(error).__name__)\n__out = len(seen)",
         _all(gives("refused", lambda count: count == 7) | unsupported),
     ),
@@ -1113,7 +1113,7 @@ TOOLS = (
     ),
     _made(
         "tools",
-        "a loop of its own",
+        "an event loop of its own",
         "import asyncio\nloop = asyncio.get_running_loop()\nloop.stop()\n__out = 1",
         {
             "monty": unsupported,
@@ -1206,7 +1206,7 @@ FRAMES = (
         violates | _FORGED,
         calls=2,
     ),
-    _frames("a `done` that is no JSON value", "frame('{\"done\": NaN}')\nwhile True:\n    pass"),
+    _frames("a `done` that is not a JSON value", "frame('{\"done\": NaN}')\nwhile True:\n    pass"),
     _frames(
         "a `done` of 5 MB",
         "frame({'done': 'x' * (5 << 20)})\nwhile True:\n    pass",
@@ -1237,7 +1237,7 @@ FRAMES = (
         "frame({'error': {'reason': 'x' * (1 << 20), 'traceback': 'y' * (1 << 19), 'line': 1}})\nwhile True:\n    pass",
         violates | raises("x"),
     ),
-    _frames("an `error` that is none", "frame({'error': []})\nwhile True:\n    pass"),
+    _frames("a malformed `error`", "frame({'error': []})\nwhile True:\n    pass"),
     _frames("a second `ready`", "frame({'ready': True})\nwhile True:\n    pass"),
     _frames("an answer of its own", "frame({'answer': 1, 'value': 'forged'})\nwhile True:\n    pass"),
     _frames("a message of no kind", "frame({})\nwhile True:\n    pass"),
@@ -1248,20 +1248,20 @@ FRAMES = (
         "frame('{\"done\": ' + '9' * 100000 + '}')\nwhile True:\n    pass",
         violates | stopped("output_bytes"),
     ),
-    _frames("a frame that is no text", 'frame(b\'{"done": "\\xff"}\')\nwhile True:\n    pass'),
+    _frames("a frame that is not text", 'frame(b\'{"done": "\\xff"}\')\nwhile True:\n    pass'),
     _frames(
         "the number of a call used twice",
         "frame(call(7, 'odd.hang', key='twice'))\nframe(call(7, 'odd.hang', key='twice'))\nwhile True:\n    pass",
     ),
     _frames("a call without its parts", "frame({'call': 1})\nwhile True:\n    pass"),
-    _frames("a call whose number is none", "frame(call('one'))\nwhile True:\n    pass"),
+    _frames("a call whose number is not a number", "frame(call('one'))\nwhile True:\n    pass"),
     _frames(
         "a call whose number is negative",
         "frame(call(-1))\nframe({'done': 'forged'})\nwhile True:\n    pass",
         violates | _FORGED,
     ),
     _frames(
-        "a call of what is no name",
+        "a call to something that is not a name",
         "frame({'call': 1, 'path': ['a'], 'args': {}, 'kwargs': []})\nwhile True:\n    pass",
     ),
     _frames(
@@ -1270,8 +1270,8 @@ FRAMES = (
         violates | _FORGED,
         calls=0,
     ),
-    _frames("giving up a call that is none", "frame({'cancel': 99})\nwhile True:\n    pass", violates | slow),
-    _frames("giving up what is no number", "frame({'cancel': [1]})\nwhile True:\n    pass"),
+    _frames("cancelling an unknown call", "frame({'cancel': 99})\nwhile True:\n    pass", violates | slow),
+    _frames("cancelling something that is not a number", "frame({'cancel': [1]})\nwhile True:\n    pass"),
     _frames(
         "a flood of calls whose answers nobody reads",
         "n = 0\nwhile True:\n    n += 1\n    frame(call(n))",
@@ -1288,7 +1288,7 @@ FRAMES = (
         deadline | violates,
         limits={"max_tool_calls": 900},
     ),
-    _frames("a flood of giving up", "while True:\n    frame({'cancel': 1})", violates | slow),
+    _frames("a flood of cancellations", "while True:\n    frame({'cancel': 1})", violates | slow),
     _frames(
         "the way to the host closed",
         "for fd in ends:\n    os.close(fd)\nimport time\ntime.sleep(30)",

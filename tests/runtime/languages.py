@@ -752,7 +752,7 @@ LIBRARY = (
 TOOLS = (
     _program("one tool", "__out = await calc.add(a=1, b=2)", 3),
     _program("run_tool by its id", "__out = await run_tool('calc:add', {'a': 20, 'b': 22})", 42),
-    _program("arguments without names", "__out = await calc.add(3, 4)", 7),
+    _program("positional arguments", "__out = await calc.add(3, 4)", 7),
     _program(
         "loop with tool calls",
         """

@@ -321,8 +321,8 @@ async def test_sandbox_is_entered_once_and_exited_with_the_runtime() -> None:
     [
         ({"backend": "montey"}, "did you mean 'monty'?"),
         ({"backend": "scripted", "profile": "hardened"}, "here it serves standard; get a wall"),
-        ({"backend": "unsafe"}, "asked for twice; there is no `allow_unsafe`"),
-        ({"backend": "unsafe", "profile": "dev"}, "asked for twice; there is no `allow_unsafe`"),
+        ({"backend": "unsafe"}, "enabled twice; there is no `allow_unsafe`"),
+        ({"backend": "unsafe", "profile": "dev"}, "enabled twice; there is no `allow_unsafe`"),
     ],
 )
 async def test_sandbox_refusal_has_a_remedy(fields: dict[str, Any], words: str) -> None:
@@ -420,7 +420,7 @@ async def test_entry_point_adds_a_sandbox() -> None:
         assert (await runtime.execute(ExecuteRequest(code="x = 1", backend="echo"))).value == "x = 1"
         with pytest.raises(RuntimeUnavailableError, match="does not load: no engine"):
             await runtime.execute(ExecuteRequest(code="x = 1", backend="broken"))
-        with pytest.raises(RuntimeUnavailableError, match="gives str, which is no sandbox"):
+        with pytest.raises(RuntimeUnavailableError, match="gives str, which is not a sandbox"):
             await runtime.execute(ExecuteRequest(code="x = 1", backend="none"))
 
 

@@ -77,7 +77,7 @@ async def test_queue_limits_waiting_runs_of_a_client() -> None:
     async with place_of(1, *(f"a{number}" for number in range(60)), "b0") as place:
         assert len(place.refused) == 27
         for error in place.refused:
-            assert "busy: 32 runs of this client wait already; try again in" in str(error)
+            assert "busy: 32 runs of this client are already waiting; try again in" in str(error)
             told = explain(error)
             assert (told["code"], told["retryable"]) == ("backend_unavailable", True)
             assert told["details"]["retry_after"] == error.retry_after

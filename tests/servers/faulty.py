@@ -3,7 +3,7 @@
 `--http PORT` serves streamable HTTP on 127.0.0.1 and `--sse PORT` the older SSE; 0 takes a free port. The
 port is the first line on standard output. `--handshake` makes a server that knows only the initialize
 handshake. The others spoil the start: `--slow SECONDS`, `--gate FILE` (until there is such a file), `--banner`,
-`--noise` (a line that is no message before each that is one), `--stderr LINES`, `--refuse`. `--pages N` adds N
+`--noise` (a line that is not a message before each that is one), `--stderr LINES`, `--refuse`. `--pages N` adds N
 tools and lists ten at a time.
 """
 
@@ -333,7 +333,7 @@ def make_server() -> Faulty:
 
 
 class Noisy(TextIOWrapper):
-    """A standard output that gets a line that is no message before each that is one."""
+    """A standard output that gets a line that is not a message before each that is one."""
 
     def write(self, text: str, /) -> int:
         """Write the text after some noise."""

@@ -75,7 +75,7 @@ REFERENCES = (
             ("list_directory", {"path": "$DATA"}, "new.txt"),
         ],
         write=["$DATA"],
-        note="the same folders as in its arguments; `read` where it shall write nothing",
+        note="the same folders as in its arguments; `read` if it should not write",
     ),
     Reference(
         "memory",
@@ -123,8 +123,8 @@ REFERENCES = (
         "uvx mcp-server-fetch",
         [("fetch", {"url": "https://example.com/"}, "Example Domain")],
         network=["example.com"],
-        note="the hosts that it is to fetch, or `all`; where Node.js is on the PATH it installs a package of npm "
-        "with the first page",
+        note="the hosts that it should fetch from, or `all`; if Node.js is on the PATH, it installs an npm "
+        "package when it fetches the first page",
     ),
     Reference(
         "git",
@@ -134,7 +134,7 @@ REFERENCES = (
             ("git_create_branch", {"repo_path": "$DATA/repo", "branch_name": "new"}, "new"),
         ],
         write=["$DATA/repo"],
-        note="`read` where it shall change nothing",
+        note="`read` if it should not change anything",
     ),
     Reference(
         "time",
@@ -150,7 +150,7 @@ REFERENCES = (
             ("read_query", {"query": "SELECT name FROM tea"}, "oolong"),
         ],
         write=["$DATA"],
-        note="the folder of the database, since SQLite writes files beside it; archived, and of an older SDK",
+        note="the folder of the database, since SQLite writes files beside it; archived, and on an older SDK",
     ),
 )
 

@@ -120,7 +120,7 @@ async def test_a_program_that_is_known_is_told_how_to_install() -> None:
         {"mcpServers": {"a": {"command": "uvx"}}}, environ={"PATH": "/nowhere"}, offline=True
     )
     assert found.errors[0].what == "there is no program 'uvx' on the PATH"
-    assert found.errors[0].remedy == "install uv, which brings uvx: pip install uv"
+    assert found.errors[0].remedy == "install uv, which includes uvx: pip install uv"
 
 
 async def test_a_program_beside_its_folder_is_found(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pets.json")
     found = await offline({"openapi": {"pets": {"document": str(tmp_path / "pets.json")}}})
     (finding,) = [each for each in found.errors if each.subject == "API 'pets'"]
-    assert "is a pipe or a device, and no document" in finding.why
+    assert "is a pipe or a device, not a document" in finding.why
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ async def test_a_pipe_is_no_document_of_an_api(tmp_path: Path) -> None:
         ({"token": "short"}, "the token is short", "warning"),
         ({"token": "${NO_TOKEN}"}, "token: the variable 'NO_TOKEN' is not set; set it, or write", "error"),
         ({"allowed_origins": ["*"]}, "allowed_origins lets everything in", "warning"),
-        ({"allowed_hosts": ["*"]}, "allowed_hosts has '*', which is no host name", "error"),
+        ({"allowed_hosts": ["*"]}, "allowed_hosts has '*', which is not a host name", "error"),
         ({"allowed_hosts": ["https://a.example.com"]}, "allowed_hosts has 'https://a.example.com'", "error"),
         ({"token": "käse" * 8}, "token: must be printable ASCII", "error"),
         ({"token": "${EMPTY}", "host": "0.0.0.0"}, "token: must be printable ASCII", "error"),  # noqa: S104
@@ -480,7 +480,7 @@ async def test_a_toolset_of_nothing_is_told(little: Any) -> None:
 async def test_a_catalogue_that_is_corrupt_or_locked_is_told(tmp_path: Path, home: Path) -> None:
     path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}})
     environ = {"TOOLCRIB_HOME": str(home)}
-    assert said(await offline(path, **environ), "catalogue") == ["nothing is kept yet"]
+    assert said(await offline(path, **environ), "catalogue") == ["nothing is stored yet"]
     file = catalogue_file(path, environ)
     file.parent.mkdir(parents=True)
     file.write_bytes(b"no database at all" * 100)
@@ -488,7 +488,7 @@ async def test_a_catalogue_that_is_corrupt_or_locked_is_told(tmp_path: Path, hom
     file.unlink()
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("CREATE TABLE t (x)")
-        assert "are kept" in said(await offline(path, **environ), "catalogue", "ok")[0]
+        assert "are stored" in said(await offline(path, **environ), "catalogue", "ok")[0]
         database.execute("BEGIN EXCLUSIVE")
         assert said(await offline(path, **environ), "catalogue", "warning") == [f"{file} is locked"]
 
@@ -497,12 +497,12 @@ async def test_file_in_place_of_a_folder_is_reported(tmp_path: Path, home: Path)
     path = put(tmp_path / "mcp.json", {"a": {"command": "sh"}})
     put(home)
     found = await offline(path, TOOLCRIB_HOME=str(home))
-    assert said(found, "data") == [f"{home} is no folder"]
+    assert said(found, "data") == [f"{home} is not a folder"]
     assert said(found, "catalogue", "error") == [
         f"{catalogue_file(path, {'TOOLCRIB_HOME': str(home)}).parent} cannot be made"
     ]
     found = await offline(path, TOOLCRIB_HOME="a\0b")
-    assert said(found, "data") == ["there is no folder for what is kept"]
+    assert said(found, "data") == ["there is no folder for persistent state"]
     found = await offline(path, TOOLCRIB_HOME=str(home / "below"))
     assert said(found, "data", "error")
 
@@ -537,7 +537,7 @@ async def test_a_store_or_an_audit_that_is_a_folder_is_told(tmp_path: Path) -> N
     assert said(found, "audit") == [f"{tmp_path} is a folder"]
     (tmp_path / "file").touch()
     found = await offline({**config, "store": "memory", "audit": {"path": str(tmp_path / "file" / "log")}})
-    assert said(found, "catalogue") == ["it is not kept between runs"]
+    assert said(found, "catalogue") == ["it is not stored between runs"]
     assert said(found, "audit") == [f"{tmp_path / 'file'} cannot be made"]
     found = await offline({**config, "store": "memory", "audit": {"path": str(tmp_path / "log")}})
     assert said(found, "audit") == []

@@ -324,7 +324,7 @@ def test_the_servers_of_opencode_are_edited_in_its_shape(tmp_path: Path) -> None
         "enabled": False,
     }
     assert load(path).servers["time"].disabled
-    with pytest.raises(ConfigError, match="opencode's, which has no way to say 'required'"):
+    with pytest.raises(ConfigError, match="opencode's format, which cannot express 'required'"):
         add_server(path, "more", {**UVX, "required": True})
     remove_server(path, "docs").write()
     remove_server(path, "time").write()
@@ -463,7 +463,7 @@ def test_a_lock_that_is_never_given_back_is_told(tmp_path: Path, monkeypatch: py
     hours = count(step=3600)
     with lock_path(tmp_path), monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(hours))  # an hour goes by between two looks
-        with pytest.raises(ConfigError, match="another process is changing it, and does not end"):
+        with pytest.raises(ConfigError, match="another process is changing it, and does not finish"):
             edit.write()
     assert not edit.path.exists()
     edit.write()

@@ -188,7 +188,7 @@ async def test_refusal_ends_the_work_and_hides_the_key(server: Book) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (answer_of('{"when_to_use": "For rain", "tags": ["we', ended="length"), "cut at its limit"),
+        (answer_of('{"when_to_use": "For rain", "tags": ["we', ended="length"), "cut off at its limit"),
         (answer_of("I would rather not."), "not a JSON object"),
         (answer_of({"when_to_use": "For rain.", "tags": [], "questions": ["only one"]}), "questions"),
         (
@@ -214,7 +214,7 @@ async def test_answer_in_another_form_is_asked_for_once_more(server: Book, answe
 
 async def test_no_chat_api_is_told(server: Book) -> None:
     server.will(says(200, "<html>hello</html>"))
-    with pytest.raises(ModelError, match="is the url that of a chat API"):
+    with pytest.raises(ModelError, match="is the URL that of a chat API"):
         await enrich(catalogue(), model(server))
 
 

@@ -144,7 +144,7 @@ def test_codex_names_variables_in_its_own_way(project: Path) -> None:
 def test_claude_desktop_starts_commands_alone(project: Path) -> None:
     made = exported(project, "claude-desktop")
     assert list(made.servers) == ["time"]
-    assert "'web': Claude Desktop starts commands, and does not reach a url" in made.notes
+    assert "'web': Claude Desktop only starts commands, and does not connect to a url" in made.notes
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,9 @@ def test_a_workspace_is_a_folder_in_a_project_alone(project: Path, user: Path) -
     for path in (user / ".cursor" / "mcp.json", user / ".claude.json"):
         found = read_servers(put(path, servers))
         assert found.servers["a"].args == ("${workspaceFolder}/data",)
-        assert found.notes == ["'a': ${workspaceFolder} is no folder outside of a project; write one instead"]
+        assert found.notes == [
+            "'a': ${workspaceFolder} is not a folder outside of a project; write one instead"
+        ]
 
 
 def test_milliseconds_become_seconds(project: Path, user: Path) -> None:
@@ -388,7 +390,7 @@ def test_a_clients_servers_move_behind_the_gateway_and_back(project: Path, user:
     config = put(project / "toolcrib.toml", OURS)
     planned = install(CLIENTS["cursor"], config, replace=True)
     stays, renamed = planned.notes
-    assert stays == "'time' stays: ours of that name is another server"
+    assert stays == "'time' stays: our configuration has another server of that name"
     assert renamed.startswith("'My Server' is 'My-Server' here")
     assert len(planned.write()) == 2
     assert load(config).servers["My-Server"].command == "x"
@@ -448,7 +450,7 @@ def test_shared_project_file_has_no_paths_of_this_machine(
     put(project / "toolcrib.toml", OURS)
     planned = install(CLIENTS["cursor"], scope="project")
     assert planned.notes == (
-        "there is no `toolcrib` on the PATH, by which the project's file starts it; install it there",
+        "there is no `toolcrib` on the PATH, with which the project's file starts it; install it there",
     )
     planned.write()
     entry = json.loads((project / ".cursor" / "mcp.json").read_text())["mcpServers"]["toolcrib"]
@@ -478,12 +480,12 @@ def test_a_server_that_would_lose_something_stays_with_its_client(project: Path,
     path = put(user / ".cursor" / "mcp.json", {"mcpServers": servers})
     found = servers_of(CLIENTS["cursor"], project)
     assert found.notes == [
-        "'env': we do not read 'envFile', which is left behind",
-        "'asks': we do not read 'autoApprove', which is left behind",
+        "'env': toolcrib does not read 'envFile', and leaves it out",
+        "'asks': toolcrib does not read 'autoApprove', and leaves it out",
     ]
     planned = install(CLIENTS["cursor"], replace=True)
     assert planned.notes == (
-        "'asks': we do not read 'autoApprove', which is left behind",
+        "'asks': toolcrib does not read 'autoApprove', and leaves it out",
         "'env' stays: behind the gateway it would lose 'envFile'",
     )
     planned.write()
@@ -571,7 +573,7 @@ def test_undoing_passes_over_a_broken_backup_and_names_it(project: Path, user: P
     install(CLIENTS["cursor"], put(project / "toolcrib.toml", OURS)).write()
     broken = put(backups(path)[-1], '{"mcpServers": {"a"')
     edit = undo(CLIENTS["cursor"])
-    assert edit.notes[0].startswith(f"{broken} is passed over: it is not JSON")
+    assert edit.notes[0].startswith(f"{broken} is skipped: it is not JSON")
     edit.write()
     assert list(load(path).servers) == ["a"]
 

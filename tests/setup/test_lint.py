@@ -184,7 +184,7 @@ def test_a_schema_that_cannot_be_used_is_an_error() -> None:
     assert ("error", "schema") in rules(made(output_schema=broken))
     closed = {"type": "object", "properties": {}, "required": ["x"], "additionalProperties": False}
     (finding,) = [each for each in lint_tools([made(input_schema=closed)]) if each.rule == "schema"]
-    assert finding.message == "it requires 'x', which it does not allow; no call can be right"
+    assert finding.message == "it requires 'x', which it does not allow; no call can be valid"
     strict = {"type": "object", "properties": {"text": TEXT}, "required": ["text"]}
     assert rules(made(input_schema=strict, output_schema=strict)) == []
 

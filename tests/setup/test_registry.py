@@ -129,7 +129,7 @@ def test_a_private_registry_is_a_file_in_the_same_format(tmp_path: Path, content
             "io.github.acme/weather",
             "more than 255 characters",
         ),
-        ("5", "weather", "is no name of a server there"),
+        ("5", "weather", "is not the name of a server there"),
         (json.dumps(described()), "io.github.acme/weather@2.0.0", "there is no version '2.0.0'"),
         (json.dumps(answered(described(), "deleted")), "io.github.acme/weather", "was deleted there"),
         (json.dumps(described()), "io.github.acme/wether", "did you mean"),
@@ -376,7 +376,11 @@ def test_harmless_options_for_what_starts_a_package_are_taken() -> None:
         ({"packages": [package("npm", "x", version="^1.0")]}, {}, "has no exact version"),
         ({"packages": [package("oci", "a/b:latest")]}, {}, "has no exact version"),
         ({"packages": [package("oci", "a/b:main")]}, {}, "has no exact version, but 'main'"),
-        ({"packages": [package("npm", "x", packageArguments=[STOLEN])]}, {}, "is no name of an argument"),
+        (
+            {"packages": [package("npm", "x", packageArguments=[STOLEN])]},
+            {},
+            "is not the name of an argument",
+        ),
         (
             {
                 "packages": [],
@@ -389,10 +393,10 @@ def test_harmless_options_for_what_starts_a_package_are_taken() -> None:
                 ],
             },
             {},
-            "is no name of a header",
+            "is not the name of a header",
         ),
-        ({"packages": [package("npm", "x --call evil")]}, {}, "is no name of a package of npm"),
-        ({"packages": [package("oci", "--privileged")]}, {}, "is no name of an image"),
+        ({"packages": [package("npm", "x --call evil")]}, {}, "is not a valid npm package name"),
+        ({"packages": [package("oci", "--privileged")]}, {}, "is not the name of an image"),
         ({"packages": [package("npm", "x") | {"transport": {"type": "sse"}}]}, {}, "it has npm over sse"),
         (
             {
@@ -456,7 +460,7 @@ def test_versions_must_be_exact(kind: str, version: str, is_exact: bool) -> None
 @pytest.mark.parametrize("kind", ["npm", "pypi"])
 @pytest.mark.parametrize("identifier", ["-c", "..", ".", "--version", "@-a/b", "@a/..", "a/../b", "_a"])
 def test_identifier_that_is_no_name_of_a_package_is_refused(kind: str, identifier: str) -> None:
-    with pytest.raises(ConfigError, match="no name of a package"):
+    with pytest.raises(ConfigError, match=rf"is not a valid {kind} package name"):
         plan_server(entry(packages=[package(kind, identifier, version="1.0.0")]))
 
 

@@ -150,7 +150,7 @@ def test_a_decision_needs_a_reason_a_name_and_a_tool() -> None:
     lock = Lock.of(TOOLS)
     with pytest.raises(InvalidToolError, match="the reason must not be empty"):
         lock.block("add", reason=" ", **ANNA)
-    with pytest.raises(InvalidToolError, match="who approves must not be empty"):
+    with pytest.raises(InvalidToolError, match="the name of the approver must not be empty"):
         lock.approve(TOOLS[0], by="", at=AT)
     with pytest.raises(InvalidToolIdError):
         lock.block("a b", reason="x", **ANNA)
@@ -332,13 +332,13 @@ def edited(old: str, new: str) -> Callable[[str], str]:
         (edited("readOnlyHint", "writeOnlyHint"), "annotations does not belong to its digest"),
         (edited("input_digest", "inputs_digest"), "has input_digest without the other|has input without"),
         (edited('[tools."github:list"]', '[tools."github list"]'), "names no tool"),
-        (edited('[tools."github:list"]', '[tools."github:list:2.0.0"]'), "says another version"),
+        (edited('[tools."github:list"]', '[tools."github:list:2.0.0"]'), "has another version"),
         (edited('[tools."github:list"]', '[tools."github:close"]'), "it is not TOML: Cannot declare"),
         (edited("approved_by = 'anna'", "approved_by = 7"), "approved_by must be a str, not int"),
         (edited("approved_by = 'anna'\n", ""), "must have both approved_by and approved_at"),
         (
             edited("approved_at = 2026-11-18T10:30:15Z", "approved_at = 2026-11-18T10:30:15"),
-            "must say a time zone",
+            "must have a time zone",
         ),
         (edited("approved_by", "approved_bye"), "must have both|is not a part of it"),
         (edited("[blocked.add]", "[blocked.'a:add:1.0.0']"), "must have no version"),

@@ -54,7 +54,7 @@ class Bundle:
         if name is None and len(self.conversions) == 1:
             return self.conversions[0]
         if name is None:
-            reason = "the call does not say which tool it is of; name it (an A2A message in metadata.skillId)"
+            reason = "the call does not say which tool it is for; name it (A2A: in metadata.skillId)"
             raise self._error(reason, "decode_call")
         if name not in self._by_name:
             reason = f"no tool is called {name[:200]!r}{choose(name, self._by_name)}"

@@ -73,7 +73,7 @@ class Conversion:
         call = self._read(payload)
         if call.name is not None and call.name != self.name:
             reason = (
-                f"the call is of {call.name[:200]!r}; put the tools into a Bundle, which finds the right one"
+                f"the call is for {call.name[:200]!r}; put the tools into a Bundle, which finds the right one"
             )
             raise self._error(reason, "decode_call")
         return ToolCall(self.tool_id, self._translate(decode, call.args, "decode_call"), call.call_id)

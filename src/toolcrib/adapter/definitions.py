@@ -80,7 +80,7 @@ def refuse_foreign(data: Mapping[str, Any], adapter: str, *own: str) -> None:
         return
     for key, other in _SCHEMA_KEYS.items():
         if key in data:
-            reason = f"this looks like a tool of {other}, since it has {key!r}; pass source={other!r}"
+            reason = f"this looks like a tool for {other}, since it has {key!r}; pass source={other!r}"
             raise ConversionError(reason, adapter, "to_canonical")
 
 
@@ -184,7 +184,7 @@ def convert_schema(
         raise ConversionError(reason, losses.adapter, "from_canonical") from error
     else:
         if losses.count == known and rewritten.schema != schema:
-            losses.note("schema", "", "is written in other words")  # so that `lossless` is false
+            losses.note("schema", "", "is reworded")  # so that `lossless` is false
         return rewritten
     finally:
         losses.part = "definition"
@@ -213,7 +213,7 @@ def convert_input(
 def write_head(tool: CanonicalTool, called: str, losses: Losses) -> dict[str, Any]:
     """Return the name and the description of a definition, as most formats have them."""
     if called != tool.name:
-        losses.note("name", "/name", f"is {called!r}, since names must fit and differ")
+        losses.note("name", "/name", f"becomes {called!r}, because names must be valid and unique")
     description = description_of(tool)
     return {"name": called} if description is None else {"name": called, "description": description}
 

@@ -54,9 +54,7 @@ class AdapterRegistry:
         if not isinstance(name, str) or not name or not _is_adapter(adapter):
             kind = adapter.__name__ if isinstance(adapter, type) else type(adapter).__name__
             wants = "an adapter has name, to_canonical, from_canonical and supports_feature"
-            reason = (
-                f"{kind} is no adapter; {'pass an instance of it' if isinstance(adapter, type) else wants}"
-            )
+            reason = f"{kind} is not an adapter; {'pass an instance' if isinstance(adapter, type) else wants}"
             raise ConversionError(reason, str(name or "adapter"), "register")
         with self._lock:
             if name in self._adapters:
@@ -123,7 +121,7 @@ class AdapterRegistry:
         """Convert definitions to another format, in order, with unique names."""
         if isinstance(raws, Mapping | str | bytes):
             raise ConversionError(
-                "pass a list of definitions; one alone goes to convert", source, "to_canonical"
+                "pass a list of definitions; for a single one, use convert", source, "to_canonical"
             )
         reader, writer = self.get(source), self.get(target)
         read = reader.borrow if isinstance(reader, McpAdapter) else reader.to_canonical

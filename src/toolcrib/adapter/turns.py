@@ -107,7 +107,7 @@ def _check_format(response: Any, own: str) -> None:
     """Raise if a response is clearly of another format: a message of it may look like one without calls."""
     found = [name for name, is_like in _MARKS.items() if is_like(response)]
     if found and own not in found:
-        reason = f"this looks like a response of {_name(found[0])}, and the session is for {_name(own)}"
+        reason = f"this looks like a response from {_name(found[0])}, but the session is for {_name(own)}"
         raise ConversionError(reason, _adapter(own), "session")
 
 
@@ -125,7 +125,7 @@ def _refuse(response: Any, key: str, expected: str) -> ConversionError:
     message = _get_member(error, "message") or error
     is_call, wrapped = _CALLS[key]
     if message:
-        reason = f"this is an error and no response with {expected}: {truncate(str(message), _SHOWN)}"
+        reason = f"this is an error, not a response with {expected}: {truncate(str(message), _SHOWN)}"
     elif is_call(response):
         reason = f"expected a response or a message, not a single tool call; wrap it: {wrapped}"
     else:

@@ -69,7 +69,7 @@ def read_arguments(value: Any) -> dict[str, Any]:
             reason = f"the arguments are not JSON: {error}; send one JSON object"
             raise PayloadError(reason) from error
     if not isinstance(value, dict):
-        kind = _JSON_NAMES.get(type(value), "a value of Python's own")
+        kind = _JSON_NAMES.get(type(value), "a Python object")
         raise PayloadError(f"the arguments are {kind}; send one JSON object")
     return value
 

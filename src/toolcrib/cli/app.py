@@ -26,7 +26,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "runs": "List the durable runs, the latest first.",
         "resume": "Resume a durable run.",
         "cancel": "Cancel a durable run of the running gateway.",
-        "worker": "Do durable runs for a Temporal server, with any number of other workers.",
+        "worker": "Execute durable runs for a Temporal server, with any number of other workers.",
         "saved": "List and delete the tools saved from runs.",
     },
     "Read and prompt": {
@@ -35,11 +35,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "prompts": "List the prompts of servers.",
         "prompt": "Fill in a prompt and print its messages.",
     },
-    "Serve and hand out": {
+    "Serve and convert": {
         "serve": "Serve all tools to MCP clients at one endpoint.",
         "console": "Open the console in the browser.",
         "up": "Keep a gateway running in the background, for quick commands.",
-        "down": "Stop the gateway in the background.",
+        "down": "Stop the gateway that runs in the background.",
         "server": "Start and stop servers of the running gateway.",
         "approvals": "List and answer calls that wait for a person.",
         "convert": "Write tools in the format of a model provider.",
@@ -48,7 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Set up": {
         "add": "Add a server or an HTTP API to the configuration.",
         "remove": "Remove a server or an HTTP API from the configuration.",
-        "import": "Take over the servers of an MCP client.",
+        "import": "Import the servers of an MCP client.",
         "export": "Write the servers in the format of an MCP client.",
         "install": "Add toolcrib to an MCP client.",
         "login": "Log in to a server that requires OAuth.",
@@ -56,14 +56,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "shape": "Change how a toolset shows a tool to its callers.",
         "token": "Manage the named tokens of a gateway's clients.",
         "sandbox": "Build the image or the module that a sandbox needs.",
-        "completion": "Print the completion script of a shell.",
+        "completion": "Print the completion script for a shell.",
     },
     "Check": {
         "status": "Show the tokens saved, what needs attention, and the servers.",
         "inventory": "List the MCP servers that the clients on this machine use.",
         "doctor": "Find what is broken, and say how to fix it.",
         "audit": "Verify and show the audit of calls.",
-        "policy": "Check, explain and simulate the rules of who may run what.",
+        "policy": "Check, explain and simulate the rules about who may run what.",
         "scan": "Look for tools that are designed to mislead a model.",
         "lint": "Check the tools for portability and good descriptions.",
         "lock": "Write the lock, which approves the tools as they are now.",

@@ -21,7 +21,7 @@ class VerbGroup(click.Group):
         """Run a verb of the group; options alone name none."""
         result = super().invoke(ctx)
         if ctx.invoked_subcommand is None:
-            ctx.fail(f"say what to do: {', '.join(self.list_commands(ctx))}")
+            ctx.fail(f"choose a command: {', '.join(self.list_commands(ctx))}")
         return result
 
     def resolve_command(

@@ -33,12 +33,12 @@ EXITS = {
     FAILED: "the tool failed, a rate limit is used up, or something else failed",
     USAGE: "the command line, the configuration or the input is wrong",
     NOT_FOUND: "there is no such tool, server, client or file to import",
-    UNAVAILABLE: "the server, the API or the sandbox that this needs is unavailable",
+    UNAVAILABLE: "a required server, API or sandbox is unavailable",
     REFUSED: "refused by the policy",
-    10: "`verify`, `diff` and `require`: only words have changed since it was approved",
-    11: "the same: something has changed, and breaks no call",
-    12: "the same: something has changed that may break calls",
-    FINDINGS: "`verify` and `scan`: a definition is made to mislead a model",
+    10: "`verify`, `diff` and `require`: only words have changed since the tools were approved",
+    11: "the same verbs: something has changed that breaks no call",
+    12: "the same verbs: something has changed that may break calls",
+    FINDINGS: "`verify` and `scan`: a definition is designed to mislead a model",
     INTERRUPTED: "interrupted",
 }
 """The exit codes and their meanings."""

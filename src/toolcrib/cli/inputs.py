@@ -57,7 +57,7 @@ def read_pairs(pairs: Sequence[str], types: Mapping[str, Collection[str]]) -> di
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{pair!r} is no argument; write key=value, or --args with JSON")
+            raise click.UsageError(f"{pair!r} is not an argument; write key=value, or --args with JSON")
         wanted = types.get(name, ())
         if value.startswith("@"):
             text = _read_source(value[1:])

@@ -29,8 +29,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 PATIENCE = 60.0
 """Seconds that commands wait for servers to list their tools."""
 _NOTHING = (
-    "no configuration: there is no toolcrib.toml, mcp.json or .mcp.json here, and none of the user's; "
-    "`toolcrib add` makes one, --config names one, --demo does without"
+    "no configuration: there is no toolcrib.toml, mcp.json or .mcp.json here, and the user has none; "
+    "`toolcrib add` makes one, --config names one, and --demo needs none"
 )
 
 
@@ -83,7 +83,7 @@ class State:
             note(_NOTHING)
         found = State().config_file() if config is None and self.demo else None
         if found is not None and (protection := _describe_protection(found)):
-            note(f"--demo leaves out {found}, {protection}; --config {found} takes it in")
+            note(f"--demo leaves out {found}, {protection}; --config {found} includes it")
         return config
 
     @asynccontextmanager
@@ -109,7 +109,7 @@ class State:
         terminal = REMOTE.get()
         if terminal is None:
             raise UnavailableError(
-                "no gateway runs with this configuration; `toolcrib up` or `toolcrib serve --transport http` "
+                "no gateway runs this configuration; `toolcrib up` or `toolcrib serve --transport http` "
                 "starts one"
             )
         return terminal.gateway(self.config, demo=self.demo)
@@ -191,7 +191,7 @@ _CONFIG = _shared_option(
     "--config", metavar="FILE", help="The configuration, instead of the one that is found."
 )
 _JSON = _shared_option(
-    "--json", is_flag=True, help="Write one JSON document to standard output, failures too."
+    "--json", is_flag=True, help="Write one JSON document to standard output, even on failure."
 )
 _TOOLSET = _shared_option(
     "--toolset", metavar="NAME", shell_complete=toolset_names, help="See only the tools of this toolset."
@@ -199,12 +199,12 @@ _TOOLSET = _shared_option(
 _DEMO = _shared_option(
     "--demo",
     is_flag=True,
-    help="Use a small built-in catalogue, with no configuration but one that --config names.",
+    help="Use a small built-in catalogue, and no configuration unless --config names one.",
 )
 _DEBUG = _shared_option(
     "--debug", is_flag=True, callback=_store_debug, help="Show what is logged, and the traceback of an error."
 )
-_NO_DAEMON = _shared_option("--no-daemon", is_flag=True, help="Start servers, whether or not a gateway runs.")
+_NO_DAEMON = _shared_option("--no-daemon", is_flag=True, help="Start servers even if a gateway is running.")
 
 YES = _shared_option("--yes", is_flag=True, help="Approve calls that a rule asks about.")
 """Option of verbs that run tools."""

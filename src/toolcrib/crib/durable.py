@@ -90,7 +90,7 @@ def engine_address(settings: Settings, environ: Mapping[str, str] | None = None)
 
 def _engine_of(settings: Settings) -> EngineSettings:
     if settings.engine is None:
-        reason = "names no Temporal server; without one, the process that begins a run does it"
+        reason = "names no Temporal server; without one, the process that starts a run executes it"
         raise ConfigError(settings.origin, (Problem("/engine", "missing", reason),))
     return settings.engine
 

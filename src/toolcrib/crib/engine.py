@@ -529,7 +529,7 @@ class Engine:
             if self._vault is not None:
                 self._vault.synchronize()
         except StoreError as error:
-            _LOG.warning("the logins of other gateways are not taken over: %s", error)
+            _LOG.warning("the logins of other gateways are not used: %s", error)
 
     async def _follow_store(self, shared: PostgresStore, catalogue: CatalogueWriter) -> None:
         """Apply the changes of other gateways to the store, for as long as the engine is open."""
@@ -546,7 +546,7 @@ class Engine:
                 is_lost = False
             except StoreError as error:
                 if not is_lost:
-                    _CATALOGUE_LOG.warning("changes of other gateways are not seen at present: %s", error)
+                    _CATALOGUE_LOG.warning("changes by other gateways cannot be read at present: %s", error)
                 is_lost = True
 
     def _adopt(self, changes: StoreChanges, catalogue: CatalogueWriter) -> None:
@@ -582,7 +582,7 @@ class Engine:
         except StoreError as error:
             if self._is_store_named:
                 raise
-            _LOG.warning("the catalogue is not kept: %s", error)
+            _LOG.warning("the catalogue is not stored: %s", error)
             self.discovery, self.learning, self.store = before
             kept, missed = {}, frozenset()
         self.runner = self._make_runner()
@@ -609,7 +609,7 @@ class Engine:
             if self._is_store_named or not is_damage(error):
                 raise
             aside = str(set_aside(Path(error.path)))
-            _CATALOGUE_LOG.warning("the file of the catalogue was damaged; it is now %r", aside)
+            _CATALOGUE_LOG.warning("the file of the catalogue was damaged, and was moved to %r", aside)
         return self._read_catalogue(identities)
 
     def _read_catalogue(
@@ -650,7 +650,7 @@ class Engine:
             try:
                 await to_thread.run_sync(write, abandon_on_cancel=True)
             except ToolcribError as error:
-                _LOG.warning("the catalogue is not written: %s", error)
+                _LOG.warning("the catalogue could not be written: %s", error)
 
     async def _flush_audit(self) -> None:
         """Flush the audit, within a bounded time."""

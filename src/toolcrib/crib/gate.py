@@ -92,8 +92,8 @@ class TrustGate:
         except ToolcribError as error:
             _LOG.error("nothing is used that was not approved: %s", error)
             self._seen_failure = (
-                f"what was seen first of it cannot be read: {error}; approve it with `toolcrib lock`, or "
-                "delete that file to trust what there is now"
+                f"what was first seen of it cannot be read: {error}; approve it with `toolcrib lock`, or "
+                "delete that file to trust what it offers now"
             )
             return Lock()
 
@@ -141,9 +141,9 @@ class TrustGate:
         was, is_now = known.parts.info.get("name"), self._info.get(name, {}).get("name")
         change = None
         if approved is not None and approved.parts.identity != self._identities.get(name):
-            change = "it is started or reached in another way than was approved, or behind other walls"
+            change = "it is started or reached in another way than was approved, or in another sandbox"
         elif was is not None and is_now is not None and was != is_now:
-            change = "it gives another name for itself than before"
+            change = "it calls itself by another name than before"
         return change and f"{change}; {approval_of(f'server/{name}')}"
 
     # What servers list
@@ -278,7 +278,7 @@ class TrustGate:
             try:
                 self._seen = Lock.update(seen_file(self._settings.source, self._environ), change)
             except ToolcribError as error:
-                _LOG.warning("what was seen first is not kept for later runs: %s", error)
+                _LOG.warning("what was first seen is not stored for later runs: %s", error)
             else:
                 return
         self._seen = change(self._seen)
@@ -369,7 +369,7 @@ def load_lock(path: Path) -> Lock:
             remedy = "restore it from version control"
         else:
             remedy = (
-                "restore it from version control, or write it anew with `toolcrib lock --force`: that "
+                "restore it from version control, or rewrite it with `toolcrib lock --force`: that "
                 "approves what the servers list now, and loses the blocks and suppressions in the file"
             )
         raise LockError(error.path, f"{error.reason}; {remedy}") from error

@@ -152,7 +152,7 @@ class Learning:
             try:
                 self._discovery.index.count_use(tool_id, times)
             except ToolNotFoundError:
-                _LOG.debug("%s went away after it was used", tool_id)
+                _LOG.debug("%s was removed after it was used", tool_id)
             except ToolcribError as error:
                 _LOG.warning("the uses of %s are not counted: %s", tool_id, error)
         if self.events or self._episodes:

@@ -65,7 +65,7 @@ class SavedTools:
         """Make a tool of a run, serve it, and store it; see `Crib.save_as_tool`."""
         if isinstance(result, ChainResult):
             if parameters is not None and not isinstance(parameters, Mapping):
-                raise _refusal("say where the parameters stand: {'city': '/0/args/city'}", name)
+                raise _refusal("say where the parameters are: {'city': '/0/args/city'}", name)
             saved, defaults = _read_chain(result, dict(parameters or {}))
             value = result.final
         else:
@@ -76,7 +76,7 @@ class SavedTools:
             name=name,
             namespace=namespace,
             version=version,
-            description=description or f"Made of a run that called {', '.join(called) or 'no tools'}.",
+            description=description or f"Made from a run that called {', '.join(called) or 'no tools'}.",
             input_schema={
                 "type": "object",
                 "properties": {key: _parameter_schema(default) for key, default in defaults.items()},
@@ -106,7 +106,7 @@ class SavedTools:
         tool = self._engine.index.resolve(tool_id)
         found = str(tool.id)
         if found not in self._ids:
-            raise _refusal(f"{found} was not saved from a run, and goes with what added it", tool.name)
+            raise _refusal(f"{found} was not saved from a run, and is removed with what added it", tool.name)
         store = self._engine.index.store
         with self._lock:
             self._changes += 1
@@ -192,7 +192,7 @@ class SavedTools:
 def _read_code(result: ExecuteResult, chosen: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields of a `_Saved` that runs code, and the defaults of its parameters."""
     if not result.code:
-        raise _refusal("the run did not end well, so that there is nothing to save")
+        raise _refusal("the run did not succeed, so there is nothing to save")
     found = read_constants(result.code)
     if unknown := sorted(set(chosen or ()) - found.keys()):
         known = ", ".join(map(repr, found)) or "none"
@@ -212,7 +212,7 @@ def _read_chain(result: ChainResult, places: dict[str, str]) -> tuple[dict[str, 
             parent, key = _locate(steps, place)
             defaults[name] = parent[key]
         except (LookupError, TypeError, ValueError) as error:
-            raise _refusal(f"{place!r} leads to nothing in the steps, for the parameter {name!r}") from error
+            raise _refusal(f"{place!r} points to nothing in the steps, for the parameter {name!r}") from error
     return {"kind": "chain", "steps": steps, "parameters": places}, defaults
 
 

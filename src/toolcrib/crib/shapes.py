@@ -35,6 +35,6 @@ class ShapeLearning:
             try:
                 self._docs.observe(tool.id, result)
             except (ToolNotFoundError, BackendUnavailableError):
-                _LOG.debug("%s went away while it ran", tool_id)
+                _LOG.debug("%s was removed while it ran", tool_id)
             except ToolcribError as error:  # a failure to learn must not fail the call
-                _LOG.warning("what %s gave back is not learnt: %s", tool_id, error)
+                _LOG.warning("nothing was learned from the result of %s: %s", tool_id, error)

@@ -78,7 +78,7 @@ _WRAPPED_METHODS = frozenset({"__init__", "__enter__", "__getitem__", "_run_star
 """Methods whose errors are shortened, beside the public ones."""
 _ENDED_MESSAGES = {
     "closed": "this crib is closed already; make another",
-    "closed meanwhile": "this crib was closed before the answer was there",
+    "closed meanwhile": "this crib was closed before the answer arrived",
     "forked": "this crib was opened by the process that this one was forked from; make another",
     "stopped": "the event loop of this crib was ended by what it ran; make another",
 }

@@ -6,7 +6,7 @@ and the console. Each function returns frozen records with `to_json`:
     report = await crib.trust.report()      # what has changed, what is withheld, and what the scan finds
     await crib.trust.lock(by="anna")        # write `tools.lock`, or add to it what is new
     await crib.trust.approve("github:list_issues", by="anna")
-    await crib.trust.block("github:delete_repo", reason="not from here", by="anna")
+    await crib.trust.block("github:delete_repo", reason="use the web page instead", by="anna")
     await crib.trust.suppress("github:list_issues", "injection", reason="it quotes an attack", by="anna")
     await crib.trust.scan()                 # what the scan finds in each definition, withheld or not
     await crib.trust.require("github:list_issues@1.2")
@@ -320,7 +320,9 @@ class Trust:
                 else without_version(subject)
             )
             if own_id != without_version(subject):
-                reason = f"it is the name of {own_id!r} in the toolset {name!r}; the lock has own ids"
+                reason = (
+                    f"it is the name of {own_id!r} in the toolset {name!r}; the lock uses the tools' own ids"
+                )
                 raise ToolNotFoundError(subject, (own_id,), reason)
 
     async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
@@ -715,7 +717,7 @@ class _Approval:
         name, _, key = (rest, "", "") if kind == "server" else rest.partition("/")
         parts, known = self.offers.servers.get(name), lock.servers.get(name)
         if kind not in {"server", "prompt", "template"}:
-            reason = "what has a slash is server/NAME, prompt/SERVER/NAME or template/SERVER/URI"
+            reason = "an id with a slash is server/NAME, prompt/SERVER/NAME or template/SERVER/URI"
             raise ToolNotFoundError(subject, reason=reason)
         if name in self.offers.silent or not (parts or known):
             raise ToolNotFoundError(subject, *self._explain_server(name, subject))
@@ -791,7 +793,7 @@ def _require(
     if not fitting:
         state, reason = "other", f"its digest is {digests[tool_id]}"
         if constraint is not None:
-            reason = f"it is of version {tool.version}" if tool.version else "it says no version"
+            reason = f"its version is {tool.version}" if tool.version else "it has no version"
     return TrustRequirement(
         wanted=wanted, state=state, level=level, reason=reason, id=tool_id, digest=digests[tool_id]
     )

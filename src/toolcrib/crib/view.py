@@ -785,7 +785,7 @@ class View:
         except ValidationError as error:
             schema = json.dumps(tool.output_schema, ensure_ascii=False)
             reason = f"the answer to call {key} of {tool_id!r} does not fit its output schema"
-            text = f"{reason}, and was not recorded: {error}; what it must fit: {truncate(schema, _SHOWN)}"
+            text = f"{reason}, and was not recorded: {error}; the schema: {truncate(schema, _SHOWN)}"
             raise ValidationError(error.problems, text) from error
 
     async def runs(self, *, principal: Principal | None = None) -> tuple[RunRecord, ...]:
@@ -817,11 +817,11 @@ class View:
         """
         found = await self.describe_run(run_id, principal=principal)
         if found.run.state != "running":
-            raise RunStateError(run_id, f"it is {found.run.state}, and does not run")
+            raise RunStateError(run_id, f"it is {found.run.state}, not running")
         if found.run.workflow is not None:
             await self._durable.cancel_workflow(found.run.workflow)
         elif not self._durable.cancel(run_id):
-            raise RunStateError(run_id, "another process runs it, which alone can cancel it")
+            raise RunStateError(run_id, "another process runs it, and only that process can cancel it")
 
     async def resume(
         self,
@@ -1025,12 +1025,12 @@ class View:
             case "timeout":
                 journal = await run.keeper.read_journal(run.id)
                 advanced = await self._advance_chain(run.request, journal, context, expired=True)
-                raise advanced.error or RunStateError(run.id, "its time was over; it can be resumed")
+                raise advanced.error or RunStateError(run.id, "it timed out; it can be resumed")
         uncertain = (await run.keeper.read(run.id, context.principal)).run.uncertain
         unsafe = {key: tool for key, tool in uncertain.items() if not await self._is_repeatable(tool)}
         if unsafe:
             raise CallUncertainError(run.id, unsafe)
-        reason = "its workers failed again and again, as their logs say; it can be resumed"
+        reason = "its workers failed repeatedly, as their logs show; it can be resumed"
         raise RunStateError(run.id, reason)
 
     async def _follow_progress(self, run: "_BegunRun", context: CallContext, reported: "_Reported") -> None:

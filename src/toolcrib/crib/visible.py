@@ -67,7 +67,9 @@ _FOREIGN = frozenset({"backend=mcp", "backend=provider"})
 """Facets of tools whose tags were not written by the program, and so are not trusted."""
 _MAX_FOUND = 4_096
 """References whose tools a snapshot keeps; by their constraints, many can mean one tool."""
-_SHAPE_FAULT = "its shape in this toolset does not fit it; its operator finds why with 'toolcrib doctor'"
+_SHAPE_FAULT = (
+    "its shape in this toolset does not fit it; its operator can find out why with 'toolcrib doctor'"
+)
 _NO_FILE = "settings"
 """Name in errors for settings that were not read from a file."""
 

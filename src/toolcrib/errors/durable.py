@@ -26,7 +26,7 @@ class RunNotFoundError(ToolcribError, LookupError):
 
 @dataclass(eq=False)
 class RunStateError(ToolcribError, RuntimeError):
-    """A durable run that cannot be resumed: it is running, or it has failed."""
+    """A durable run whose state does not allow the request, such as one that has failed."""
 
     run_id: str
     """The id of the run."""
@@ -34,7 +34,7 @@ class RunStateError(ToolcribError, RuntimeError):
     """Its state."""
 
     def __str__(self) -> str:
-        return f"run {self.run_id!r} cannot be resumed: {self.reason}"
+        return f"run {self.run_id!r}: {self.reason}"
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class CallUncertainError(ToolcribError, RuntimeError):
     def __str__(self) -> str:
         named = ", ".join(f"call {key} of {tool_id!r}" for key, tool_id in self.calls.items())
         return (
-            f"run {self.run_id!r}: {named} may have run, and it may do harm to repeat; find out, then resume"
+            f"run {self.run_id!r}: {named} may have run, and repeating it may do harm; find out, then resume"
             f" with {self.remedy}"
         )
 

@@ -18,8 +18,8 @@ without a user do. `unanswered`: no answer came in time.
 _LOGIN_ANSWERS: dict[Unconfirmed | None, str] = {
     None: "",
     "declined": "; the user was asked, and declined to log in",
-    "dismissed": "; the user was to be asked, and the client dismissed the question without an answer",
-    "unanswered": "; the user was asked, and has not logged in",
+    "dismissed": "; the user was to be asked, but the client dismissed the question without an answer",
+    "unanswered": "; the user was asked, but has not logged in",
 }
 
 

@@ -13,7 +13,7 @@ from toolcrib.model.shape import ShapedTool
 from toolcrib.model.tool import Tool
 from toolcrib.redaction import error_text
 
-READ_FROM_TEXT = "the arguments came as JSON text and were read"
+READ_FROM_TEXT = "the arguments came as JSON text and were parsed"
 _MAX_DEPTH = 32
 """The deepest level of a schema at which defaults are filled in."""
 
@@ -24,7 +24,7 @@ def read_arguments(args: Any, tool_id: str) -> tuple[dict[str, Any], tuple[str, 
     Models and their clients often send an object as JSON text, so that is parsed.
 
     >>> read_arguments('{"city": "Oslo"}', "weather:now")
-    ({'city': 'Oslo'}, ('the arguments came as JSON text and were read',))
+    ({'city': 'Oslo'}, ('the arguments came as JSON text and were parsed',))
 
     Raises:
         InputValidationError: they are neither an object nor the JSON text of one.

@@ -152,14 +152,14 @@ class _Filling:
         found = await self._read(name)
         if found is None:
             raise _RefusedError(
-                f"nothing is kept as {short_repr(name)}, or not any more; call its tool again"
+                f"nothing is kept as {short_repr(name)}, or it has expired; call its tool again"
             )
         data, kind = found
         self._bytes += len(data)
         if self._bytes > _MAX_BYTES:
             raise _RefusedError(f"the kept results of one call have at most {_MAX_BYTES:,} bytes together")
         if isinstance(data, bytes):
-            raise _RefusedError(f"the kept result {short_repr(name)} is {kind}, neither a text nor JSON")
+            raise _RefusedError(f"the kept result {short_repr(name)} is {kind}, neither text nor JSON")
         if kind != "application/json":
             return data
         return await in_thread(parse_json, data) if len(data) > _LARGE else parse_json(data)

@@ -483,6 +483,6 @@ class Chunks:
             elif self._may_drop:
                 self._kept = None
             else:
-                reason = f"it gave more than a value may hold, {MAX_NODES:,} values; read it as a stream"
+                reason = f"it returned more than the {MAX_NODES:,} values allowed; read it as a stream"
                 raise ToolExecutionError(tool_id=self._call.tool_id, reason=reason)
         return chunk

@@ -78,5 +78,5 @@ def _check_choice(choice: Any, offered: Sequence[ToolBackend]) -> Sequence[ToolB
     for backend in chosen:
         if not isinstance(backend, ToolBackend) or backend not in offered:
             name = label(backend) if isinstance(backend, ToolBackend) else f"a {type(backend).__name__}"
-            raise InvalidBackendError(f"the selector chose {name}, which is no backend of the tool")
+            raise InvalidBackendError(f"the selector chose {name}, which is not a backend of the tool")
     return chosen

@@ -54,7 +54,7 @@ class Expansion:
         form = None if inside is None else _NAME.fullmatch(inside)
         if form is None:
             self.problems.append(
-                Problem(path, "variable", f"{found.group()[:40]!r} is no variable; {_SYNTAX_HINT}")
+                Problem(path, "variable", f"{found.group()[:40]!r} is not a variable; {_SYNTAX_HINT}")
             )
             return ""
         name, default = form.groups()

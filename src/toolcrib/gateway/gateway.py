@@ -372,7 +372,7 @@ class Gateway:
 
     def unready(self) -> dict[str, str]:
         """Return what is required and not well, by name, and in which state it is."""
-        failed = {"gateway": "it follows no changes any more; see its log"} if self._has_failed else {}
+        failed = {"gateway": "it no longer follows changes; see its log"} if self._has_failed else {}
         return self._health.unready() | failed
 
     def metrics(self, principal: Principal | None = None) -> tuple[bytes, str]:
@@ -420,7 +420,7 @@ class Gateway:
                     tasks.start_soon(watch_any, lock, self._lock_mark, self._reread_lock)
         except Exception:  # noqa: BLE001 - the end of a task that nobody waits for: somebody must hear of it
             self._has_failed = True
-            _LOG.exception("the gateway follows no changes of tools and configuration any more")
+            _LOG.exception("the gateway no longer follows changes of tools and configuration")
         finally:
             started.set()
 
@@ -450,7 +450,7 @@ class Gateway:
             different,
         )
         if before.gateway.asks_for_token and not after.gateway.asks_for_token:
-            _LOG.warning("the gateway asks clients for no token any more")
+            _LOG.warning("the gateway no longer requires a token from clients")
         closed = after.gateway.closed_reason()
         if closed is not None and before.gateway.closed_reason() is None:
             remedy = after.gateway.opening_remedy
@@ -461,7 +461,7 @@ class Gateway:
         try:
             self.endpoints.follow()
         except Exception:  # noqa: BLE001 - what makes frontends is foreign
-            _LOG.exception("the configuration was taken up, but not by all endpoints")
+            _LOG.exception("the configuration was applied, but not by all endpoints")
 
 
 def _make_frontend(view: View, settings: GatewaySettings, kept: KeptResults) -> Frontend:
@@ -470,7 +470,7 @@ def _make_frontend(view: View, settings: GatewaySettings, kept: KeptResults) -> 
     return frontend
 
 
-_SAME = "nothing that concerns the gateway is different"
+_SAME = "nothing that concerns the gateway has changed"
 _AT_START |= {"session_timeout", "shutdown_timeout"}
 """Settings of a gateway that hold, at least in part, from its start to its end."""
 

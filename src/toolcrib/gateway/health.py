@@ -71,12 +71,16 @@ class Health:
         audit = self.audit()
         if audit is not None:
             yield "audit_lost", "Records of calls that could not be written", audit.lost
-            yield "audit_waiting", "Records of calls that wait to be written", audit.waiting
+            yield "audit_waiting", "Records of calls that are waiting to be written", audit.waiting
         catalogue = self.catalogue()
         if catalogue is not None:
-            yield "catalogue_lost", "Changes of the catalogue that were given up", catalogue.lost
-            yield "catalogue_waiting", "Changes of the catalogue that wait to be written", catalogue.waiting
-        yield "sessions", "Sessions of clients of the handshake era", self._sessions()
+            yield "catalogue_lost", "Changes to the catalogue that were discarded", catalogue.lost
+            yield (
+                "catalogue_waiting",
+                "Changes to the catalogue that are waiting to be written",
+                catalogue.waiting,
+            )
+        yield "sessions", "Sessions of clients of the older protocol", self._sessions()
 
     def states(self, principal: Principal | None = None) -> Mapping[str, int]:
         """Return how many servers are in each state, of those whose names a principal may see."""

@@ -72,7 +72,9 @@ class ClientLimits:
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Pass a message on, or refuse it."""
         if ctx.method in _STORED and len(to_json(ctx.params)) > MAX_ABOUT:
-            raise self._refuse("client_info", f"{ctx.method!r} may say {MAX_ABOUT:,} bytes")
+            raise self._refuse(
+                "client_info", f"{ctx.method!r} may have at most {MAX_ABOUT:,} bytes of parameters"
+            )
         if ctx.method == _LISTEN:
             return await self._pass_listen(ctx, call_next)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:  # there is no session

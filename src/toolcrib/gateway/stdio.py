@@ -26,7 +26,9 @@ _LONGEST = 64 * 2**20
 _TOO_LONG = mcp_types.JSONRPCError(
     jsonrpc="2.0",
     id=None,
-    error=mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message=f"a line may have {_LONGEST:,} bytes"),
+    error=mcp_types.ErrorData(
+        code=mcp_types.PARSE_ERROR, message=f"a line may have at most {_LONGEST:,} bytes"
+    ),
 )
 _CANCELLED = "notifications/cancelled"
 _In = SessionMessage | Exception

@@ -267,7 +267,9 @@ def _read_signature(function: Callable[..., Any], name: str) -> inspect.Signatur
     for parameter in signature.parameters.values():
         if parameter.kind in _POSITIONAL_KINDS:
             raise _invalid_tool(
-                name, parameter.name, "can only be passed by position, and tools are called by name"
+                name,
+                parameter.name,
+                "can only be passed by position, but arguments of tools are passed by name",
             )
         if parameter.name in {"self", "cls"}:
             raise _invalid_tool(

@@ -65,7 +65,7 @@ class ResultCheck(Protocol):
 
 
 class ResultActions(Record):
-    """What is done about what results hold; nothing is done about what is left out."""
+    """How sensitive content of results is handled; kinds that are left out are not handled."""
 
     secrets: ResultAction | None = None
     """What to do about keys, tokens and passwords."""
@@ -83,7 +83,7 @@ def _spell_out(given: Any) -> Any:
         return dict.fromkeys(ResultActions.model_fields, given)
     if isinstance(given, str):
         raise PydanticCustomError(
-            "enum", "must be 'log', 'redact', 'block' or 'off', or say it for each kind"
+            "enum", "must be 'log', 'redact', 'block' or 'off', or an object with one for each kind"
         )
     return given
 

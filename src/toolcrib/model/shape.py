@@ -43,7 +43,7 @@ class ToolShape(Record):
     description: str | None = None
     """Its description here."""
     rename: dict[str, str] = Field(default={})
-    """The names of parameters here, by their own: `{repository = "repo"}`."""
+    """The names of parameters here, keyed by their own: `{repository = "repo"}`."""
     describe: dict[str, str] = Field(default={})
     """The descriptions of parameters here."""
     hide: tuple[str, ...] = ()
@@ -62,9 +62,9 @@ class ToolShape(Record):
         unseen = {*self.hide, *self.shared("fix")}
         for field in ("rename", "describe"):
             if twice := sorted(unseen & self.shared(field).keys()):
-                raise _shape_error(f"{field}: {twice[0]!r} is not seen by callers")
+                raise _shape_error(f"{field}: {twice[0]!r} is hidden from callers")
         if twice := sorted(self.shared("fix").keys() & {*self.hide, *self.shared("defaults")}):
-            raise _shape_error(f"fix: {twice[0]!r} has another value or is hidden; say one of these alone")
+            raise _shape_error(f"fix: {twice[0]!r} has another value or is hidden; keep only one of these")
         names = list(self.shared("rename").values())
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise _shape_error(f"rename: two parameters are called {twice[0]!r}")

@@ -46,7 +46,7 @@ def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """
     kept: dict[str, None] = {}
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
-        raise _refusal(f"tags must be a list of texts, not one {type(tags).__name__}")
+        raise _refusal(f"tags must be a list of strings, not one {type(tags).__name__}")
     for tag in tags:
         if not isinstance(tag, str):
             raise _refusal(f"a tag must be text, not {type(tag).__name__}")

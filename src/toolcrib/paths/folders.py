@@ -35,7 +35,7 @@ def data_folder(
     try:
         return platform_folder("data", known, platform, home) / _APP
     except RuntimeError as error:
-        raise StoreError("catalogue", f"the home of this user is not known; set {HOME}") from error
+        raise StoreError("catalogue", f"the home folder of this user is not known; set {HOME}") from error
 
 
 def runtime_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -133,15 +133,15 @@ def path_fault(path: str) -> str | None:
     """Return the reason why a path is not valid, or None.
 
     >>> path_fault("~/notes"), path_fault(f"a{chr(0)}b")
-    (None, 'must not hold a NUL character')
+    (None, 'must not contain a NUL character')
     """
     if "\0" in path:
-        return "must not hold a NUL character"
+        return "must not contain a NUL character"
     try:
         os.fsencode(path)
         Path(path).expanduser()
     except UnicodeEncodeError:
-        return "holds half a character, which no file name can"
+        return "contains half a character, which no file name can"
     except RuntimeError:
         return f"begins with {Path(path).parts[0]!r}, and there is no such home"
     return None

@@ -55,7 +55,7 @@ def project_config(folder: Path) -> Path | None:
     """
     found = _find_first(folder, _PROJECT_FILES)
     if found is not None and (fault := _why_untrusted(found)):
-        message = f"it is not used unasked: {fault}; name it with --config if you trust it"
+        message = f"it is not used automatically: {fault}; name it with --config if you trust it"
         raise ConfigError(str(found), (Problem("", "trust", message),))
     return found
 
@@ -77,7 +77,7 @@ def config_folder(
     try:
         return platform_folder("config", known, platform, home) / _APP
     except RuntimeError as error:
-        problem = Problem("", "home", f"the home of this user is not known; set {HOME}")
+        problem = Problem("", "home", f"the home folder of this user is not known; set {HOME}")
         raise ConfigError("configuration folder", (problem,)) from error
 
 

@@ -28,7 +28,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
         if stat.S_ISDIR(mode):
             raise OSError("it is a folder")
         if not stat.S_ISREG(mode):
-            raise OSError("it is a pipe or a device, and no file")
+            raise OSError("it is a pipe or a device, not a file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             content = file.read(max_bytes + 1)
     finally:
@@ -83,7 +83,7 @@ def lock_path(path: Path, *, within: float = _LOCK_TIMEOUT) -> Iterator[None]:
         deadline = time.monotonic() + within
         while not _try_lock(handle):
             if time.monotonic() > deadline:
-                raise TimeoutError("another process is changing it, and does not end")
+                raise TimeoutError("another process is changing it, and does not finish")
             time.sleep(_POLL_SECONDS)
         yield
     finally:

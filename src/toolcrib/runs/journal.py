@@ -127,7 +127,7 @@ class RunJournal:
         self._write_failure: SnapshotError | None = None
         self._timer: asyncio.TimerHandle | None = None
         if run.sequence is None:
-            reason = "the sequence of its calls is missing: taken out, or written by an earlier version"
+            reason = "the sequence of its calls is missing: removed, or written by an earlier version"
             raise SnapshotError(run.id, reason)
         begun: dict[str, _BegunCall] = {}
         for key, call in run.calls.items():
@@ -154,7 +154,7 @@ class RunJournal:
         """Check that no call was removed from the store or added to it."""
         count = self._open("sequence", sealed)["calls"]
         if [begun.place for begun in self._begun.values()] != list(range(count)):
-            raise SnapshotError(self.run_id, "calls were taken out of the store, or put into it")
+            raise SnapshotError(self.run_id, "calls were removed from the store, or added to it")
 
     def answered_calls(self) -> Iterator[Answered]:
         """Yield the earlier calls with a stored outcome, in the order in which they began."""
@@ -208,7 +208,7 @@ class RunJournal:
         """
         before = self._answered.get(key)
         if before is not None and (before.tool_id, before.args) != (tool_id, args):
-            raise SnapshotError(self.run_id, f"call {key} is another one than was recorded")
+            raise SnapshotError(self.run_id, f"call {key} is not the one that was recorded")
         return before
 
     async def call(

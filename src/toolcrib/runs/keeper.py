@@ -170,7 +170,7 @@ class RunKeeper:
             # the fencing number changes, so that a worker which was taken for dead begins no more calls
             lease = self._store.hold(run.lease, holder)
             if lease is None:
-                raise StoreError("runs", f"another worker has taken run {run_id!r} at this moment")
+                raise StoreError("runs", f"another worker has just taken run {run_id!r}")
             run = replace(run, fence=lease.fence)
         head = self._open_head(run)
         journal = RunJournal(self._store, self._signer, run, self._threads)
@@ -319,7 +319,7 @@ class RunKeeper:
         if run.status != OPEN:
             return run, head, None
         if _state_of(run) == "running" and (ended is None or run.holder != _holder_mark(ended)):
-            raise RunStateError(run_id, f"a process runs it already, {run.holder}")
+            raise RunStateError(run_id, f"a process is already running it: {run.holder}")
         return run, head, RunJournal(self._store, self._signer, run, self._threads)
 
     def _open_result(
@@ -379,7 +379,7 @@ class RunKeeper:
         ended = [run for run in kept if run.status != OPEN]
         too_many = max(0, len(kept) - self._max_runs + 1)
         if too_many > len(ended):
-            reason = f"there are {len(kept)} runs that have not ended; resume them, or let them get too old"
+            reason = f"there are {len(kept)} runs that have not ended; resume them, or let them expire"
             raise LimitExceededError("runs", reason)
         spare = ended[len(ended) - too_many :]
         forgotten = {run.id for run in runs} - {run.id for run in kept} | {run.id for run in spare}

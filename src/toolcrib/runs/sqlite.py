@@ -216,7 +216,7 @@ class SqliteRunStore:
     def _lock_connection(self) -> Iterator[sqlite3.Connection]:
         """Lock the connection; a single statement is a transaction of its own."""
         if not self._lock.acquire(timeout=self._timeout):
-            reason = f"others in this process have been writing it for {self._timeout:g} s; try again"
+            reason = f"others in this process have been writing to it for {self._timeout:g} s; try again"
             raise StoreError(str(self._path), reason)
         try:
             if self._closed:

@@ -193,7 +193,7 @@ class Bridge:
             SandboxViolationError: the run has ended already.
         """
         if self.failure is not None:
-            raise SandboxViolationError("it went on after its end")
+            raise SandboxViolationError("it continued after its end")
         given: dict[str, Any] = {}
         try:
             if path in FUNCTIONS:

@@ -52,7 +52,8 @@ def read_arguments(given: Any) -> Any:
         raise GuestError("TypeError", f"arguments must be JSON: {error.problems[0]}") from error
     if chars > MAX_ARGUMENT_CHARACTERS:
         raise GuestError(
-            "ValueError", f"arguments hold {chars:,} characters; at most {MAX_ARGUMENT_CHARACTERS:,} pass"
+            "ValueError",
+            f"arguments hold {chars:,} characters; at most {MAX_ARGUMENT_CHARACTERS:,} are allowed",
         )
     return value
 

@@ -55,7 +55,9 @@ def make_sandbox(kind: str) -> Sandbox:
     except Exception as error:  # foreign code, which may raise anything
         raise RuntimeUnavailableError(kind, f"its plug-in does not load: {error}") from error
     if not isinstance(made, Sandbox):
-        raise RuntimeUnavailableError(kind, f"its plug-in gives {type(made).__name__}, which is no sandbox")
+        raise RuntimeUnavailableError(
+            kind, f"its plug-in gives {type(made).__name__}, which is not a sandbox"
+        )
     return made
 
 

@@ -75,7 +75,7 @@ class Limits(_CallerRecord):
     """
 
     max_tool_calls: _Count = 100
-    """Calls of tools; each step of a chain is one."""
+    """Tool calls; each step of a chain counts as one."""
     max_chain_steps: _Count = 50
     """Steps of one chain."""
     memory_bytes: Annotated[int, Field(strict=True, ge=16 << 20, le=64 << 30)] = 256 << 20

@@ -181,7 +181,7 @@ def _check_value(value: Any, limit: int) -> None:
     except (ValidationError, ValueError) as error:
         raise SandboxViolationError(f"its value is not JSON: {error}") from error
     if size > limit:
-        message = f"the value takes {size:,} bytes as JSON, where {limit:,} are allowed; give back less"
+        message = f"the value takes {size:,} bytes as JSON, where {limit:,} are allowed; return less"
         raise LimitExceededError("output_bytes", message)
 
 
@@ -329,7 +329,7 @@ class Runtime:
         opened = await self._open_sandbox(kind, request)
         is_durable = attempt.journal is not None
         if is_durable and not getattr(opened.sandbox, "durable", False):
-            remedy = f"it cannot suspend them; {DEFAULT!r} can, which is used where no backend is named"
+            remedy = f"it cannot suspend them; {DEFAULT!r} can, and is used if no backend is named"
             raise RuntimeUnavailableError(kind, remedy, where="for durable runs")
         try:
             return await self._run_in(opened, attempt)
@@ -372,7 +372,7 @@ class Runtime:
             needed = (
                 "profile='dev'" if self._allow_unsafe else "`allow_unsafe`, in the configuration under `code`"
             )
-            asked = f"it runs code without any wall, which has to be asked for twice; there is no {needed}"
+            asked = f"it runs code without a sandbox, which must be enabled twice; there is no {needed}"
             raise RuntimeUnavailableError(kind, asked)
         async with self._opening:
             if kind not in self._open:

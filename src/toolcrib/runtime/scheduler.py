@@ -58,7 +58,7 @@ class RunQueue:
         waiting = self._slots.waiting()
         own = waiting.get(caller, 0)
         if own >= _MAX_WAITING_PER_CALLER:
-            raise self.busy_error(f"{own} runs of this client wait already")
+            raise self.busy_error(f"{own} runs of this client are already waiting")
         if self._slots.has_room(caller):
             return
         # A client may call itself by many names. So a group of such names has one share of the queue, and
@@ -66,4 +66,4 @@ class RunQueue:
         group = sum(count for name, count in waiting.items() if group_of(name) == group_of(caller))
         others = sum(count for name, count in waiting.items() if name is not None)
         if others >= _MAX_WAITING or group >= share_of_one(_MAX_WAITING):
-            raise self.busy_error(f"{others} runs wait already")
+            raise self.busy_error(f"{others} runs are already waiting")

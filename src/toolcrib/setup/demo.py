@@ -196,7 +196,7 @@ def add_days(day: date, days: Annotated[int, Field(ge=-100_000, le=100_000)]) ->
     try:
         return (day + timedelta(days=days)).strftime("%Y-%m-%d, %A")
     except OverflowError as error:
-        raise ValueError(f"{days} days from {day} is no date that a calendar has") from error
+        raise ValueError(f"{days} days from {day} is not a date in the calendar") from error
 
 
 @dataclass(frozen=True, slots=True)

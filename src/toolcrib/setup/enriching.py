@@ -232,7 +232,7 @@ class Enricher:
             try:
                 read = _read_answer(answer.text)
             except (ValueError, InvalidToolError) as error:
-                reason = "the answer is cut at its limit" if answer.is_cut else str(error)
+                reason = "the answer is cut off at its limit" if answer.is_cut else str(error)
                 continue
             enrichment, dropped = await to_thread.run_sync(self._check, prompt.tool, read, model.model)
             await to_thread.run_sync(self._store, enrichment)

@@ -143,7 +143,7 @@ def read_api(source: str) -> ApiDocument:
     if not {"openapi", "swagger"}.intersection(found.parsed):
         keys = ", ".join(map(repr, list(found.parsed)[:5])) or "nothing"
         shown = host_of(source) if is_url(source) else source
-        raise document_error("", f"{shown} is no OpenAPI document: it has {keys}, and no 'openapi'")
+        raise document_error("", f"{shown} is not an OpenAPI document: it has {keys}, and no 'openapi'")
     return found
 
 
@@ -160,7 +160,7 @@ def _download(url: str) -> tuple[bytes, str]:
             if response.status_code != httpx.codes.OK:
                 raise _download_error(url, f"it answers {response.status_code}")
             if "text/event-stream" in response.headers.get("content-type", ""):  # it never ends
-                raise document_error("", f"{host_of(url)} is no OpenAPI document, but a stream of events")
+                raise document_error("", f"{host_of(url)} is not an OpenAPI document but a stream of events")
             for part in response.iter_bytes():
                 content += part
                 if len(content) > MAX_DOCUMENT_BYTES:

@@ -142,7 +142,7 @@ def read_entry(source: str, name: str) -> RegistryEntry:
     """
     wanted, _, version = name.partition("@")
     if not _NAME.fullmatch(wanted):
-        reason = f"{name[:80]!r} is no name of a server there; it is like 'io.github.acme/weather'"
+        reason = f"{name[:80]!r} is not the name of a server there; names are like 'io.github.acme/weather'"
         raise _error(source, reason)
     if source.lower().startswith(("http://", "https://")):
         return _read_remote(source, wanted, version)
@@ -346,13 +346,15 @@ def _start(kind: str, package: dict[str, Any], entry: RegistryEntry, filling: "_
     env = filling.environment(package.get("environmentVariables"))
     if kind in _PACKAGES:
         if not _PACKAGES[kind].fullmatch(identifier):
-            raise _error(entry.source, f"{identifier[:80]!r} is no name of a package of {kind}", "identifier")
+            raise _error(
+                entry.source, f"{identifier[:80]!r} is not a valid {kind} package name", "identifier"
+            )
         _check_version(entry, kind, version)
         launcher = ["npx", "-y"] if kind == "npm" else ["uvx"]
         command = [*launcher, *before, f"{identifier}@{version}", *after]
     else:
         if not _IMAGE.fullmatch(identifier):
-            raise _error(entry.source, f"{identifier[:80]!r} is no name of an image", "identifier")
+            raise _error(entry.source, f"{identifier[:80]!r} is not the name of an image", "identifier")
         tag = identifier.rpartition("/")[2]
         if "@" not in tag and ":" not in tag:
             _check_version(entry, kind, version)
@@ -403,7 +405,7 @@ def _reach(remote: dict[str, Any], filling: "_Filling") -> dict[str, Any]:
     for each in listed if isinstance(listed, list) else ():
         if isinstance(each, dict) and isinstance(each.get("name"), str):
             if not _HEADER.fullmatch(each["name"]):
-                filling.refuse(f"{each['name'][:80]!r} is no name of a header")
+                filling.refuse(f"{each['name'][:80]!r} is not the name of a header")
                 continue
             value = filling.value(each, each["name"], variable=_variable_name(each["name"]))
             if value is not None:
@@ -464,7 +466,7 @@ class _Filling:
             named = each.get("type") == "named"
             flag = str(each.get("name") or "") if named else ""
             if named and not _FLAG.fullmatch(flag):
-                self.refuse(f"{flag[:80]!r} is no name of an argument")
+                self.refuse(f"{flag[:80]!r} is not the name of an argument")
                 continue
             name = flag.lstrip("-") if named else str(each.get("valueHint") or "argument")
             if named and name not in self._values and each.get("isRequired") is True and _is_switch(each):

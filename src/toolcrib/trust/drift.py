@@ -157,7 +157,7 @@ def compare_servers(name: str, before: ServerParts, after: ServerParts) -> Itera
     changes: list[DriftChange] = []
     if before.identity != after.identity:
         changes.append(
-            DriftChange("", "server", "it is started or reached in another way, or behind other walls")
+            DriftChange("", "server", "it is started or reached in another way, or in another sandbox")
         )
     if before.info.get("name") != after.info.get("name"):
         names = f"{_show(after.info.get('name'))} instead of {_show(before.info.get('name'))}"
@@ -237,7 +237,7 @@ def _rest_change(name: str, before: Any, after: Any) -> DriftChange:
         return _worded(path, name, before, after)
     granted = _TAKEN_FOR_GRANTED.get(name)
     if granted is not None and _same(*(granted if each is None else each for each in (before, after))):
-        return DriftChange(path, "written", f"the field {_show(name)} says what MCP takes for granted")
+        return DriftChange(path, "written", f"the field {_show(name)} states what MCP assumes anyway")
     kind = "icons" if name == "icons" else "meta"
     return DriftChange(path, kind, f"the field {_show(name)} was {_show(before)}, and is {_show(after)}")
 
@@ -255,12 +255,14 @@ def _hint_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
         elif default is None:
             yield DriftChange(path, "hint-unknown", f"{name} was {_show(old)}, and is {_show(new)}")
         elif name in _HINTS_THAT_READING_SILENCES and after.get("readOnlyHint") is True:
-            message = f"{name} is {_show(new)} now, which says nothing of a tool that only reads"
+            message = f"{name} is {_show(new)} now, which means nothing for a tool that only reads"
             yield DriftChange(path, "hint-idle", message)
         elif new is default:  # each default is the hint that promises nothing
             yield DriftChange(path, "hint-loosened", f"{name} is {_show(new)}, and {_show(old)} was promised")
         else:
-            message = f"{name} promises {_show(new)} now; rules and confirmations may let it pass unasked"
+            message = (
+                f"{name} promises {_show(new)} now; rules and confirmations may let it pass without asking"
+            )
             yield DriftChange(path, "hint-tightened", message)
 
 
@@ -288,7 +290,7 @@ def _output_changes(before: Any, after: Any, allowed: Allowance) -> Iterator[Dri
     if _same(before, after):
         return
     if before is None:
-        yield DriftChange(path, "output-narrowed", "it says now what its results look like")
+        yield DriftChange(path, "output-narrowed", "it now says what its results look like")
     elif after is None:
         yield DriftChange(path, "output-widened", "it no longer says what its results look like")
     else:
@@ -315,20 +317,22 @@ def _settled(
     if verdict.holds != "yes" and worst < LEVELS.index("major"):
         yield _incompatible(path, verdict, is_input=is_input)
     elif verdict.holds == "yes" and worst < LEVELS.index("minor") and reverse().holds != "yes":
-        message = "more arguments fit than before" if is_input else "its results are narrower than before"
+        message = (
+            "it accepts more arguments than before" if is_input else "its results are narrower than before"
+        )
         yield DriftChange(path, "input-widened" if is_input else "output-narrowed", message)
     elif not located:
-        yield DriftChange(path, "written", "it is written otherwise, and means the same")
+        yield DriftChange(path, "written", "it is written differently, and means the same")
 
 
 def _incompatible(path: str, verdict: SubsetVerdict, *, is_input: bool) -> DriftChange:
     if verdict.holds == "no":
         example = _show(verdict.counterexample) if verdict.counterexample is not None else "null"
         if is_input:
-            return DriftChange(path, "input-narrowed", f"{example} was accepted here, and is not any more")
+            return DriftChange(path, "input-narrowed", f"{example} was accepted here, and no longer is")
         return DriftChange(path, "output-widened", f"it may be {example} now, which it could not before")
     kind = "input-unclear" if is_input else "output-unclear"
-    return DriftChange(path, kind, f"it cannot be told whether it is compatible: {verdict.reason}")
+    return DriftChange(path, kind, f"whether it is compatible cannot be determined: {verdict.reason}")
 
 
 class _SchemaWalk:
@@ -437,7 +441,9 @@ class _SchemaWalk:
         elif check_subset(whole, part, allowance=self._allowed).holds != "yes":
             kind = "input-widened" if self._is_input else "output-narrowed"
             yield DriftChange(
-                path, kind, "more fits here than before" if self._is_input else "less may stand here"
+                path,
+                kind,
+                "more values fit here than before" if self._is_input else "fewer values fit here than before",
             )
 
 

@@ -288,7 +288,7 @@ def _entry(tool: Tool, approval: Review | None = None) -> LockedTool:
 
 def _review(by: str, at: datetime) -> Review:
     """Return an approval, in UTC and without parts of seconds."""
-    return Review(_words("name of who approves", by), at.astimezone(UTC).replace(microsecond=0))
+    return Review(_words("name of the approver", by), at.astimezone(UTC).replace(microsecond=0))
 
 
 def _words(what: str, text: str) -> str:

@@ -316,7 +316,7 @@ class _Table:
         if (by is None) is not (at is None):
             raise self.fault("must have both approved_by and approved_at, or neither")
         if at is not None and at.tzinfo is None:
-            raise self.fault("approved_at must say a time zone, such as 2026-11-18T10:00:00Z")
+            raise self.fault("approved_at must have a time zone, such as 2026-11-18T10:00:00Z")
         return None if by is None else Review(by, at.astimezone(UTC))
 
     def end(self) -> None:
@@ -345,7 +345,7 @@ def _read_tool(key: str, table: _Table) -> LockedTool:
     except ValueError as error:
         raise table.fault(f"names no tool: {error}") from error
     if not right_key:
-        raise table.fault(f"says another version: {version}")
+        raise table.fault(f"has another version: {version}")
     if "input" not in found:
         raise table.fault("has no input")
     parts = ToolParts(version, **found)
@@ -383,5 +383,5 @@ def _tool_key(key: str) -> str:
     """Return the id of a tool without a version, as tables of decisions have it."""
     tool_id = ToolId.parse(key)
     if tool_id.version is not None:
-        raise ValueError(f"{key!r} must have no version: what is decided of a tool holds for all of them")
+        raise ValueError(f"{key!r} must have no version: a decision about a tool holds for all of them")
     return key

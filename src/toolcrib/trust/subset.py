@@ -132,7 +132,7 @@ def check_subset(
         with suppress(InvalidSchemaError):  # too long to check
             if fits_part.is_valid(value) and not fits_whole.is_valid(value):
                 return SubsetVerdict("no", value)
-    return SubsetVerdict("unknown", reason="no value was found that shows a difference, and no proof")
+    return SubsetVerdict("unknown", reason="no value that shows a difference was found, and no proof of none")
 
 
 def _differences(part: Any, whole: Any, allowed: Allowance, *, only_declared: bool) -> Values:

@@ -149,9 +149,9 @@ def test_a_message_of_the_sdk_is_a_skill_too() -> None:
         (BARE | {"id": ""}, "the skill has no id"),
         (
             {"name": 1, "tags": "t"},
-            "the skill has no id; its name must be text, not int; its tags must be a list of texts",
+            "the skill has no id; its name must be text, not int; its tags must be a list of strings",
         ),
-        (BARE | {"examples": [1]}, "its examples must be a list of texts"),
+        (BARE | {"examples": [1]}, "its examples must be a list of strings"),
         (
             BARE | {"securityRequirements": [{"schemes": {"oauth": ["read"]}}]},
             "its securityRequirements must be",
@@ -163,7 +163,7 @@ def test_a_message_of_the_sdk_is_a_skill_too() -> None:
         ),
         (
             {"name": "a", "skills": [BARE]},
-            "this is an AgentCard and no skill; read it with agent_card.provider_from_card",
+            "this is an AgentCard, not a skill; read it with agent_card.provider_from_card",
         ),
     ],
 )
@@ -434,7 +434,7 @@ def test_malformed_call_is_refused_with_the_right_form(payload: Any) -> None:
 
 
 def test_a_call_of_another_skill_is_refused() -> None:
-    with pytest.raises(ConversionError, match="the call is of 'n:other'; put the tools into a Bundle"):
+    with pytest.raises(ConversionError, match="the call is for 'n:other'; put the tools into a Bundle"):
         CALLED.decode_call(MESSAGE | {"metadata": {"skillId": "n:other"}})
 
 

@@ -189,10 +189,10 @@ def test_a_message_of_the_sdk_is_a_card_too() -> None:
         (MINIMAL | {"supportedInterfaces": []}, "it has no supportedInterfaces"),
         (
             {"name": "a", "description": "d", "version": "1", "url": "u"},
-            "it has no supportedInterfaces; a card of A2A 0.3 must be brought to 1.x first",
+            "it has no supportedInterfaces; convert a card of A2A 0.3 to 1.x first",
         ),
         (MINIMAL | {"capabilities": []}, "its capabilities must be an object"),
-        (MINIMAL | {"defaultInputModes": "text"}, "its defaultInputModes must be a list of texts"),
+        (MINIMAL | {"defaultInputModes": "text"}, "its defaultInputModes must be a list of strings"),
         (
             MINIMAL | {"securityRequirements": [{"k": []}, 1]},
             "its securityRequirements must be a list of {'schemes': {name: {'list': [scope]}}}",
@@ -317,11 +317,11 @@ def test_one_flow_is_kept_and_the_others_are_told() -> None:
             {"type": []},
             "is of none of the kinds apiKey, http, oauth2, openIdConnect, mutualTLS, and is left out",
         ),
-        ({"type": "apiKey"}, "has no in and no name that A2A takes, and is left out"),
-        ({"type": "oauth2", "flows": 1}, "has no flows that A2A takes, and is left out"),
+        ({"type": "apiKey"}, "has no in and no name that A2A accepts, and is left out"),
+        ({"type": "oauth2", "flows": 1}, "has no flows that A2A accepts, and is left out"),
         (
             {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "u", "scopes": {}}}},
-            "has no flows that A2A takes, and is left out",
+            "has no flows that A2A accepts, and is left out",
         ),
     ],
 )

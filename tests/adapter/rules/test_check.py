@@ -239,8 +239,8 @@ def test_mcp_lets_malformed_values_pass(wrong: Any) -> None:
 def test_a_message_says_what_is_not_taken_and_what_to_do() -> None:
     schema = root({"a": {"type": "array"}, "b": {**TEXT, "format": "uri"}})
     assert [str(problem) for problem in violations(schema, GEMINI_JSON_SCHEMA)] == [
-        "/properties/a: Gemini does not take an array without items; say what they are",
-        "/properties/b: Gemini does not take the format 'uri'; use 'double', 'float', 'int32' or 'int64', or say it in the description",
+        "/properties/a: Gemini does not accept an array without items; describe them",
+        "/properties/b: Gemini does not accept the format 'uri'; use 'double', 'float', 'int32' or 'int64', or put it into the description",
     ]
 
 

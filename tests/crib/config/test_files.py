@@ -184,7 +184,7 @@ def test_one_name_in_two_places_is_refused(read: Any) -> None:
 
 
 def test_a_key_that_stands_twice_is_refused(read: Any) -> None:
-    with pytest.raises(ConfigError, match="the key 'a' stands twice in one object"):
+    with pytest.raises(ConfigError, match="the key 'a' appears twice in one object"):
         read('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
 
 
@@ -196,7 +196,7 @@ def test_endlessly_nested_file_is_refused(read: Any) -> None:
     cyclic["me"] = cyclic
     for server in ({"command": "x", "y": deep}, cyclic):
         with pytest.raises(
-            ConfigError, match="/mcpServers/a: is nested deeper than 100 levels, or holds itself"
+            ConfigError, match="/mcpServers/a: is nested deeper than 100 levels, or contains itself"
         ):
             load({"mcpServers": {"a": server}})
     with pytest.raises(ConfigError, match="nested too deep"):
@@ -209,7 +209,7 @@ def test_endlessly_nested_file_is_refused(read: Any) -> None:
 
 ODD_PATHS = {
     "~nosuchuser/x.json": "begins with '~nosuchuser', and there is no such home",
-    "a\0b.json": "must not hold a NUL character",
+    "a\0b.json": "must not contain a NUL character",
     "x\ud800.json": "must be a string, unable to parse raw data as a unicode string",
 }
 
@@ -287,7 +287,7 @@ def test_the_folders_that_editors_have_names_for_are_filled_in(read: Any, tmp_pa
 
 def test_an_input_that_an_editor_would_ask_for_is_named_when_it_is_needed(read: Any) -> None:
     server = read(VS_CODE).servers["memory"]
-    with pytest.raises(ConfigError, match=r"/env/TOKEN: '\$\{input:token\}' is no variable"):
+    with pytest.raises(ConfigError, match=r"/env/TOKEN: '\$\{input:token\}' is not a variable"):
         server.expanded({})
 
 
@@ -437,14 +437,14 @@ def test_every_problem_of_our_own_file_is_told_with_its_place(read: Any) -> None
         ("{", "mcp.json", "", "it is not JSON: "),
         ("[1]", "mcp.json", "", "it must be a JSON object, not list"),
         ("a = ", "toolcrib.toml", "", "it is not TOML: "),
-        ('{"theme": "dark"}', "mcp.json", "", "there are no servers in it; they stand under 'mcpServers'"),
+        ('{"theme": "dark"}', "mcp.json", "", "there are no servers in it; they belong under 'mcpServers'"),
         ('{"mcpServers": 5}', "mcp.json", "/mcpServers", "must be an object of servers by name"),
         ('{"mcpServers": {"a": 5}}', "mcp.json", "/mcpServers/a", "must be an object"),
         ('{"mcpServers": {"a": {"comand": "x"}}}', "mcp.json", "/mcpServers/a/comand", "is not a setting; did you mean 'command'?"),
         ('{"mcpServers": {"a": {}}}', "mcp.json", "/mcpServers/a", "it needs a 'command' to start, or a 'url' to reach"),
-        ('{"servers": {"a": {"type": "tcp", "command": "x"}}}', "mcp.json", "/servers/a/type", "'tcp' is no transport"),
+        ('{"servers": {"a": {"type": "tcp", "command": "x"}}}', "mcp.json", "/servers/a/type", "'tcp' is not a transport"),
         ('{"toolcrib": 5}', "mcp.json", "/toolcrib", "must be an object"),
-        ('{"toolcrib": {"servers": {}}}', "mcp.json", "/toolcrib/servers", "must stand under 'mcpServers'"),
+        ('{"toolcrib": {"servers": {}}}', "mcp.json", "/toolcrib/servers", "must be under 'mcpServers'"),
         ('{"toolcrib": {"timout": 5}}', "mcp.json", "/toolcrib/timout", "is not a setting; did you mean 'timeout'?"),
         ('{"toolcrib": {"source": "x"}}', "mcp.json", "/toolcrib/source", "is not a setting"),
         ("servers = 5", "toolcrib.toml", "/servers", "must be a table of servers"),
@@ -494,7 +494,7 @@ def test_a_mapping_is_read_like_a_file_with_settings_beside() -> None:
         ({"mcpServers": {}, "timout": 5}, "/timout", "is not a setting; did you mean 'timeout'?"),
         ({"mcpServer": {"a": 1}}, "/mcpServer", "is not a setting; did you mean 'mcpServers'?"),
         ({"timeot": 5}, "/timeot", "is not a setting; did you mean 'timeout'?"),
-        ({"theme": "dark"}, "", "there are no servers in it; they stand under 'mcpServers'"),
+        ({"theme": "dark"}, "", "there are no servers in it; they belong under 'mcpServers'"),
         ({"mcpServers": {}, "others": {}}, "/others", "is not a setting"),
         ({"toolcrib": {1: 2}}, "/toolcrib", "has a key that is a Python int, and not a string"),
         (5, "", "must be a path, a dict with 'mcpServers', Settings or None, not int"),
@@ -544,7 +544,7 @@ def test_secrets_are_never_shown(read: Any) -> None:
 def test_a_pipe_or_a_device_is_no_configuration(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "mcp.json")
     for path in (tmp_path / "mcp.json", Path("/dev/zero")):
-        with pytest.raises(ConfigError, match="it cannot be read: it is a pipe or a device, and no file"):
+        with pytest.raises(ConfigError, match="it cannot be read: it is a pipe or a device, not a file"):
             load(path)
 
 
@@ -610,7 +610,7 @@ def test_inherit_is_read_from_the_file_of_a_client(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('inherit = ["A"]\n[servers.a]\ncommand = "x"', "/inherit: stands under [servers]"),
+        ('inherit = ["A"]\n[servers.a]\ncommand = "x"', "/inherit: belongs under [servers]"),
         ('[servers]\ninherit = "A"\n', "/servers/inherit: "),
         ("[servers]\ninherit = [7, true]\n", "/servers/inherit/1: must be a string, not bool"),
         ('[servers]\ninherit = ["A=1"]\n', "/servers/inherit/0: is not the name of a variable"),
@@ -618,7 +618,7 @@ def test_inherit_is_read_from_the_file_of_a_client(tmp_path: Path) -> None:
             '[servers.a]\nurl = "http://x/mcp"\ninherit = ["A"]',
             "/servers/a/inherit: is for a server that a 'command'",
         ),
-        ('[servers]\ninherit = ["A"]\n[mcpServers]\ninherit = ["B"]', "/mcpServers/inherit: stands twice"),
+        ('[servers]\ninherit = ["A"]\n[mcpServers]\ninherit = ["B"]', "/mcpServers/inherit: appears twice"),
     ],
 )
 def test_invalid_inherit_is_refused_with_its_place(tmp_path: Path, text: str, problem: str) -> None:

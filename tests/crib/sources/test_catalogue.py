@@ -193,7 +193,7 @@ async def test_a_home_that_cannot_be_written_to_is_done_without(
     with caplog.at_level(logging.WARNING):
         async with Crib(path) as crib:
             assert crib.discovery.index.store is None
-    assert "the catalogue is not kept" in caplog.text
+    assert "the catalogue is not stored" in caplog.text
 
 
 def drop(table: str, path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_a_catalogue_of_our_own_that_is_damaged_is_moved_aside_and_built_a
             await crib.ready()
             assert crib.discovery.index.store is not None
     aside = file.with_name(f"{file.name}.damaged")
-    assert f"damaged; it is now {str(aside)!r}" in caplog.text
+    assert f"damaged, and was moved to {str(aside)!r}" in caplog.text
     assert aside.read_bytes() == damaged
     caplog.clear()
     async with Crib(path) as crib:
@@ -259,7 +259,7 @@ async def test_a_catalogue_of_a_later_release_stays_where_it_is(
     with caplog.at_level(logging.WARNING):
         async with Crib(path) as crib:
             assert crib.discovery.index.store is None
-    assert "the catalogue is not kept" in caplog.text
+    assert "the catalogue is not stored" in caplog.text
     assert [each.name for each in file.parent.glob("*.damaged*")] == []
 
 

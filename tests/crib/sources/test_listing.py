@@ -188,7 +188,7 @@ async def test_that_tools_are_gone_may_fail_to_be_kept(caplog: pytest.LogCapture
     listing = ToolLister([Asked().origin("a")], lambda *_: None, drop=full)
     async with running(listing):
         await listing.swap(["a"], []).wait()
-    assert "that 'a' is gone is not kept" in caplog.text
+    assert "it could not be stored that 'a' is gone" in caplog.text
 
 
 async def test_nobody_waits_for_a_listing_that_has_ended() -> None:

@@ -87,7 +87,7 @@ def test_a_chain_that_was_made_anew_has_no_right_signature(written: Path, tmp_pa
     forged.checkpoint()
     check = make_verifier(public_key(written.parent / "key"))
     report = read_chain(lines_of(tmp_path / "forged.jsonl"), check)
-    assert report.problems[0] == (11, "its signature is not that of this key")
+    assert report.problems[0] == (11, "its signature was not made with this key")
     assert report.checkpoints == 0
 
 

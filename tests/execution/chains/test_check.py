@@ -292,9 +292,9 @@ def test_the_argument_that_may_take_what_the_step_before_gave_is_named(
 @pytest.mark.parametrize(
     ("gives", "args", "problems"),
     [
-        (TEXT, {}, ["/1/args: required property 'text' is missing; {\"text\": {\"$ref\": \"previous\"}} takes what the step before gave"]),
+        (TEXT, {}, ["/1/args: required property 'text' is missing; {\"text\": {\"$ref\": \"previous\"}} gets the result of the step before"]),
         ({"type": "integer"}, {}, ["/1/args: required property 'text' is missing"]),
-        (TEXT, {"text": "a", "previous": 1}, ["/1/args: unexpected property 'previous'; remove it; {\"$ref\": \"previous\"} takes what the step before gave"]),
+        (TEXT, {"text": "a", "previous": 1}, ["/1/args: unexpected property 'previous'; remove it; {\"$ref\": \"previous\"} gets the result of the step before"]),
         (TEXT, {"text": "a", "other": 1}, ["/1/args: unexpected property 'other'; remove it"]),
     ],
     ids=["missing", "unfit", "named", "other"],

@@ -408,7 +408,7 @@ async def test_there_is_a_limit_to_the_calls_of_a_chain() -> None:
     assert len(bench.calls) == 1
     with pytest.raises(ChainError):
         await bench.run(*[{"toolId": "echo"}] * 4, limits=limits)
-    with pytest.raises(ChainError, match="10,000 times"):
+    with pytest.raises(ChainError, match="at most 10,000 tool calls; this step would bring it to 10,002"):
         await bench.run(
             {"toolId": "echo", "args": {"all": [0] * 10_001}},
             {"toolId": "echo", "forEach": {"$ref": "previous/all"}},

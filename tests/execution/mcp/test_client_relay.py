@@ -33,7 +33,7 @@ async def answer(_: Any, requests: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_between_requests_there_is_nobody_to_ask() -> None:
-    with pytest.raises(MCPError, match="roots/list cannot be passed on: no request of a client runs"):
+    with pytest.raises(MCPError, match="roots/list cannot be passed on: no request of a client is running"):
         await RunningCalls().answer("roots/list", None)
 
 
@@ -142,7 +142,7 @@ async def test_a_question_about_a_call_that_was_given_up_is_not_asked_of_another
         ann.is_abandoned = True
     with (
         track_elsewhere(calls, running("bob")),
-        pytest.raises(MCPError, match="requests of several clients run"),
+        pytest.raises(MCPError, match="requests of several clients are running"),
     ):
         await calls.answer("roots/list", None)
     with track_elsewhere(calls, running("ann")):

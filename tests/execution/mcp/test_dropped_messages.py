@@ -28,7 +28,7 @@ MALFORMED = {"notify": "notifications/message", "params": {"level": 7}}
 
 def expected_lines(kind: str, *, server: str = "one") -> list[str]:
     """Return the log lines of many messages of a kind: the first, the tenth and the hundredth."""
-    start = f"server {server!r} sent a message that is of no use"
+    start = f"server {server!r} sent an unusable message"
     return [f"{start}: {kind}", *(f"{start} ({count} times by now): {kind}" for count in (10, 100))]
 
 

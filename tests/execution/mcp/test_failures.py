@@ -179,7 +179,7 @@ async def test_a_response_to_something_else_says_nothing_of_the_call(body: bytes
             with anyio.fail_after(PATIENCE), pytest.raises(BackendUnavailableError) as caught:
                 await call(servers, "transfer")
     assert caught.value.sent
-    assert caught.value.reason.endswith("answered with something else than the answer to the request")
+    assert caught.value.reason.endswith("answered with something other than the answer to the request")
 
 
 @pytest.mark.parametrize(

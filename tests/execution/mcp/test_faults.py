@@ -49,8 +49,8 @@ def untrusted() -> ssl.SSLCertVerificationError:
         (httpx2.WriteTimeout("", request=REQUEST), f"{PLACE} could not answer in time"),
         (httpx2.PoolTimeout("", request=REQUEST), f"all connections to {PLACE} are in use"),
         (httpx2.ProxyError("407 denied", request=REQUEST), f"the proxy on the way to {PLACE} refused: 407 denied"),
-        (httpx2.ReadError("", request=REQUEST), f"{PLACE} broke the connection off"),
-        (httpx2.RemoteProtocolError("", request=REQUEST), f"{PLACE} broke the connection off"),
+        (httpx2.ReadError("", request=REQUEST), f"{PLACE} broke off the connection"),
+        (httpx2.RemoteProtocolError("", request=REQUEST), f"{PLACE} broke off the connection"),
         (httpx2.DecodingError("bad gzip", request=REQUEST), f"the request to {PLACE} failed: bad gzip"),
         (httpx2.SSEError("too large", request=REQUEST), "too large"),
         (TimeoutError(), "it did not answer in time"),
@@ -92,7 +92,7 @@ def test_a_place_has_no_secrets() -> None:
 
 def test_errors_by_status_and_content_type() -> None:
     often, denied = (httpx2.Response(status, request=REQUEST) for status in (429, 401))
-    assert reason_of_status(often) == f"{PLACE} answered 429 Too Many Requests; it is asked too often"
+    assert reason_of_status(often) == f"{PLACE} answered 429 Too Many Requests; it gets too many requests"
     assert reason_of_status(denied).endswith("; its Authorization header was not accepted")
     assert reason_of_type("Image/PNG", REQUEST.url).startswith(
         f"{PLACE} answered with 'image/png', not with MCP"

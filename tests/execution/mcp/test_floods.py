@@ -139,4 +139,4 @@ def test_a_few_lines_between_messages_are_not_counted() -> None:
         dropped.note_lines(5, messages=0)
     assert dropped.counts == {}
     dropped.note_lines(20, messages=0)
-    assert dropped.counts == {"a line that carries nothing": 17}
+    assert dropped.counts == {"a line without content": 17}

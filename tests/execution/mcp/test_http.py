@@ -137,7 +137,7 @@ async def test_headers_reach_the_server(kind: str) -> None:
         ),
         (
             Page(401, **{"www-authenticate": 'Bearer resource_metadata="https://x/.well-known/y"'}),
-            "answered 401 Unauthorized; it wants a login: set an Authorization header with its access token",
+            "answered 401 Unauthorized; it requires a login: set an Authorization header with its access token",
         ),
         (
             Page(401, **{"www-authenticate": "Basic"}),
@@ -299,10 +299,10 @@ def head(kind: str, *, length: int | None = None, status: str = "200 OK", **head
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"", "broke the connection off"),
-        (b"nonsense\r\n\r\n", "broke the connection off"),
-        (head("application/json", length=100) + b'{"json', "broke the connection off"),
-        (head("application/json", length=100, status="500 Oops"), "broke the connection off"),
+        (b"", "broke off the connection"),
+        (b"nonsense\r\n\r\n", "broke off the connection"),
+        (head("application/json", length=100) + b'{"json', "broke off the connection"),
+        (head("application/json", length=100, status="500 Oops"), "broke off the connection"),
     ],
 )
 async def test_a_connection_that_breaks_off_fails_its_request_alone(answer: bytes, reason: str) -> None:
@@ -410,7 +410,7 @@ async def goes_away_and_comes_back(port: int, kind: str) -> None:
             await until(lambda: bool(seen))
             assert reason_of(seen[0]) in {
                 "the server ended the event stream",
-                f"{config.url} broke the connection off",
+                f"{config.url} broke off the connection",
             }
             return
         assert reason_of(caught.value) == f"nothing listens at {address}/mcp"
@@ -496,7 +496,7 @@ async def test_an_event_stream_that_breaks_off_is_told_and_ends() -> None:
     seen: list[Any] = []
     async with dispatcher(hello) as address, sse_transport(at(address)) as streams, session(streams, seen):
         await until(lambda: bool(seen))
-    assert reason_of(seen[0]) == f"{address}/mcp broke the connection off"
+    assert reason_of(seen[0]) == f"{address}/mcp broke off the connection"
 
 
 async def test_an_event_stream_that_the_server_ends_is_told_and_ends() -> None:

@@ -112,7 +112,7 @@ async def test_streams_that_end_at_once_are_not_asked_for_without_end(moved: boo
     ending = Ending(moved=moved)
     with serving(ending.app()) as address:
         async with McpServers({"one": {"url": f"{address}/mcp"}}) as servers:
-            with pytest.raises(BackendUnavailableError, match="again and again") as caught:
+            with pytest.raises(BackendUnavailableError, match="repeatedly ended the event stream") as caught:
                 await call(servers, "never")
             assert caught.value.sent
     assert 4 <= len(ending.streams) <= 20

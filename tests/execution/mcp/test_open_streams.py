@@ -195,7 +195,7 @@ async def test_a_server_whose_connections_are_all_held_fails_and_is_connected_to
             await until(lambda: upstream.status().state == "failed")
             assert "are in use" in (upstream.status().last_error or "")
             await until(lambda: server.open == 0)
-            with pytest.raises(BackendUnavailableError, match="left alone"):
+            with pytest.raises(BackendUnavailableError, match="is not tried again for"):
                 await call_tool(upstream, wanted)
             await upstream.stop("over")
 

@@ -158,7 +158,7 @@ def test_a_server_inherits_no_secrets() -> None:
 
 def test_a_known_program_that_is_missing_is_told_how_to_install() -> None:
     reason = why_not_started(FileNotFoundError(), "uvx", None, ServerConfig(command="uvx"))
-    assert reason == "there is no program 'uvx' on the PATH; install uv, which brings uvx: pip install uv"
+    assert reason == "there is no program 'uvx' on the PATH; install uv, which includes uvx: pip install uv"
 
 
 @pytest.mark.parametrize(

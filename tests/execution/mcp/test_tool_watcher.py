@@ -68,7 +68,7 @@ def test_an_argument_that_no_header_can_carry_leaves_a_tool_out_where_arguments_
 def test_first_of_two_tools_with_the_same_name_is_kept() -> None:
     catalogue = read([defined("a", title="first"), defined("a", title="second")], "one")
     assert [tool.title for tool in catalogue.tools] == ["first"]
-    assert "the first was taken" in catalogue.refused["a"]
+    assert "the first one is used" in catalogue.refused["a"]
 
 
 def test_names_that_an_id_cannot_carry_are_mended_and_kept() -> None:

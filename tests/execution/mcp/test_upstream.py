@@ -315,7 +315,7 @@ async def test_a_server_that_keeps_failing_is_left_alone_for_a_while() -> None:
             assert servers.status()["one"].starts == starts
         for _ in range(3):
             with pytest.raises(
-                BackendUnavailableError, match=r"failed 2 times in a row.*another 0\.0 s"
+                BackendUnavailableError, match=r"failed 2 times in a row.*is not tried again for 0\.0 s"
             ) as caught:
                 await call(servers, "pid")
             assert caught.value.sent is False

@@ -53,7 +53,7 @@ async def test_a_call_that_succeeds_later_says_at_which_try(make_call: MakeCall)
     pauses = Pauses()
     script = Script(down(), down(), Answer(structured=1, notes=("a",)))
     answer = await Retry(sleep=pauses, jitter=0)(make_call(), script)
-    assert answer == Answer(structured=1, notes=("a", "answered at try 3"))
+    assert answer == Answer(structured=1, notes=("a", "answered on attempt 3"))
     assert pauses == [0.2, 0.4]
 
 
@@ -151,7 +151,7 @@ async def test_after_a_part_of_the_result_was_told_nothing_is_repeated(
 async def test_by_default_it_really_pauses(make_call: MakeCall) -> None:
     with anyio.fail_after(PATIENCE):
         answer = await Retry(first_delay=0.001)(make_call(), Script(down(), Answer()))
-    assert answer.notes == ("answered at try 2",)
+    assert answer.notes == ("answered on attempt 2",)
 
 
 def run_with(retry: Retry, call: Call, go: Next) -> None:

@@ -244,7 +244,7 @@ async def test_a_scope_that_is_missing_is_named_and_the_next_login_asks_for_all(
     async with servers_of(authority, environ) as servers:
         await servers.tools("one")
         authority.required_scope = "write"
-        with pytest.raises(Exception, match="it wants the scopes 'write': toolcrib login one"):
+        with pytest.raises(Exception, match="it requires the scopes 'write': toolcrib login one"):
             await call_echo(servers)
     assert LoginVault(environ).get("one", authority.url).wanted_scopes == ("write",)
     login = await log_in_with_browser(authority, environ, scopes=["read"])

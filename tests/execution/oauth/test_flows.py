@@ -146,7 +146,7 @@ async def test_a_device_that_is_refused_is_told_so(environ: dict[str, str]) -> N
         await log_in_with_browser(authority, environ, device=True)
     with (
         authorities(metadata={"device_authorization_endpoint": None}) as authority,
-        pytest.raises(LoginError, match="knows no login by device; leave --device out"),
+        pytest.raises(LoginError, match="does not support login by device; leave --device out"),
     ):
         await log_in_with_browser(authority, environ, device=True)
     with (
@@ -324,7 +324,7 @@ async def test_a_resource_that_another_server_claims_is_refused(environ: dict[st
 async def test_a_server_that_wants_no_login_says_so(environ: dict[str, str]) -> None:
     with serving(mcp_app("json")) as address:
         config = ServerConfig(url=f"{address}/mcp")
-        with pytest.raises(LoginError, match="it wants no login"):
+        with pytest.raises(LoginError, match="it requires no login"):
             await log_in("one", config, show=lambda *_: None, environ=environ)
     with closed_port() as port:
         nowhere = ServerConfig(url=f"http://127.0.0.1:{port}/mcp")
@@ -467,7 +467,7 @@ async def test_a_server_that_wants_no_login_may_answer_with_a_stream_that_does_n
 
     with serving(endless) as address:
         config = ServerConfig(url=f"{address}/mcp")
-        with pytest.raises(LoginError, match="it wants no login"):
+        with pytest.raises(LoginError, match="it requires no login"):
             await log_in("one", config, show=print, within=PATIENCE, environ=environ)
 
 
@@ -545,7 +545,7 @@ async def test_an_authorization_server_without_pkce_is_refused(
 ) -> None:
     for methods in (None, [], ["plain"]):
         authority.metadata = {"code_challenge_methods_supported": methods}
-        with pytest.raises(LoginError, match="does not know PKCE"):
+        with pytest.raises(LoginError, match="does not support PKCE"):
             await log_in_with_browser(authority, environ)
     assert LoginVault(environ).get("one", authority.url) is None
 

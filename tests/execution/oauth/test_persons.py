@@ -208,7 +208,7 @@ async def test_the_person_who_called_longest_ago_makes_room_for_another(environ:
     with made["a"].in_flight:
         made["d"] = find("d")
         assert retired[1:] == [made["c"]]
-        with made["d"].in_flight, pytest.raises(ServerUnavailableError, match="too many persons"):
+        with made["d"].in_flight, pytest.raises(ServerUnavailableError, match="too many people use"):
             find("e")
     assert set(persons.take("one")) == {made["a"], made["d"]}
 
@@ -235,11 +235,11 @@ async def test_those_who_watch_keep_their_connections_and_leave_room_for_others(
         find(who).changes._watched["notes://me"] = 1
     persons.admit_watcher(find("a"))
     idle = find("d")
-    with pytest.raises(RequestRefusedError, match="too many persons watch"):
+    with pytest.raises(RequestRefusedError, match="too many people watch"):
         persons.admit_watcher(idle)
     find("e")
     assert retired == [idle]
-    with find("e").in_flight, pytest.raises(ServerUnavailableError, match="too many persons"):
+    with find("e").in_flight, pytest.raises(ServerUnavailableError, match="too many people use"):
         find("f")
 
 
@@ -308,8 +308,8 @@ async def test_nobody_is_asked_for_a_login_to_list_what_a_server_does_not_have(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"headers": {"Authorization": "Bearer x"}}, "takes the access of each person"),
-        ({"url": "https://me:pw@example.com/mcp"}, "takes the access of each person"),
+        ({"headers": {"Authorization": "Bearer x"}}, "uses each person's own login"),
+        ({"url": "https://me:pw@example.com/mcp"}, "uses each person's own login"),
     ],
 )
 def test_settings_that_name_another_access_are_refused(settings: dict[str, Any], reason: str) -> None:
@@ -322,7 +322,7 @@ async def test_an_access_that_comes_out_of_a_variable_is_refused_when_it_shows(
 ) -> None:
     settings = {"url": "http://${WHO}127.0.0.1:1/mcp", "auth": {"mode": "per_user"}}
     async with McpServers({"one": settings}, environ={**environ, "WHO": "me:pw@"}) as servers:
-        with pytest.raises(BackendUnavailableError, match="takes the access of each person"):
+        with pytest.raises(BackendUnavailableError, match="uses each person's own login"):
             await whoami(servers, ANN)
 
 

@@ -104,7 +104,7 @@ def test_a_torn_file_is_moved_away_and_the_vault_goes_on(
     vault.path.write_bytes(torn)
     with caplog.at_level(logging.WARNING):
         assert LoginVault(environ(tmp_path)).get("one", URL) is None
-    assert "was damaged, and is moved to" in caplog.text
+    assert "was damaged, and was moved to" in caplog.text
     assert [file.read_bytes() for file in tmp_path.rglob("*.damaged-*")] == [torn]
     vault.put(login("two"))
     assert LoginVault(environ(tmp_path)).get("two", URL) == login("two")
@@ -212,7 +212,7 @@ def test_a_pipe_in_the_place_of_a_vault_is_not_waited_for(tmp_path: Path, name: 
     LoginVault(environ(tmp_path, None)).put(login())
     (tmp_path / "vault" / name).unlink()
     os.mkfifo(tmp_path / "vault" / name)
-    with pytest.raises(VaultError, match="is no file"):
+    with pytest.raises(VaultError, match="is not a file"):
         LoginVault(environ(tmp_path, None)).get("one", URL)
 
 

@@ -123,7 +123,7 @@ async def test_a_run_is_followed_cancelled_and_resumed() -> None:
         assert (await browser.get(path))["run"]["state"] == "suspended"
         twice = await browser.send("POST", f"{path}/cancel")
         unsure = await browser.send("POST", f"{path}/resume", json={})
-        assert "does not run" in twice.text
+        assert f"run '{listed[0]['id']}': it is suspended, not running" in twice.text
         assert "may have run" in unsure.text
         assert (await browser.post(f"{path}/resume", answers={"0.0": "by hand"}))["final"] == "by hand"
         with pytest.raises(RunStateError, match="it is done"):

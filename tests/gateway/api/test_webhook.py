@@ -97,7 +97,7 @@ async def test_a_call_is_posted_and_answered_with_a_signature(*, approve: bool) 
                 again = await http.post(message["answerUrl"], content=answer, headers=signed)
             await until(lambda: ends)
     assert (first.status_code, again.status_code) == (200, 403)
-    assert "was here already" in again.text
+    assert "has already been received" in again.text
     assert ends == ["ran"] if approve else "ben, by the webhook, declined at the console" in ends[0]
 
 
@@ -273,7 +273,7 @@ async def test_a_webhook_that_is_removed_meanwhile_is_a_reason() -> None:
     after = before.replace(console=before.console.replace(webhook=None))
     versions = iter([before, after])
     removed = ApprovalWebhook(lambda: next(versions), lambda: None)
-    assert "not set any more" in (await removed.post({"id": "one"}, "token") or "")
+    assert "no longer set" in (await removed.post({"id": "one"}, "token") or "")
     assert await ApprovalWebhook(lambda: after, lambda: None).post({"id": "one"}, "token") is not None
 
 
@@ -288,7 +288,7 @@ def test_an_id_is_forgotten_after_its_time() -> None:
 
     verify()
     now[0] += TOLERANCE
-    with pytest.raises(WebhookSignatureError, match="was here already"):
+    with pytest.raises(WebhookSignatureError, match="has already been received"):
         verify()
     now[0] += TOLERANCE + 1
     verify()

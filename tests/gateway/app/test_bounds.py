@@ -62,8 +62,8 @@ async def test_client_info_is_kept_up_to_a_size(about: dict[str, Any]) -> None:
         await open_session(client, hello(clientInfo={"name": "n" * 1000, "version": "1"}))
         again = await client.post("/mcp", json=hello(**about))
         counted = await refusals(client)
-    assert "may say 65,536 bytes" in answer.text
-    assert "may say 65,536 bytes" in again.text
+    assert "may have at most 65,536 bytes" in answer.text
+    assert "may have at most 65,536 bytes" in again.text
     assert counted == {"client_info": 2}
 
 
@@ -81,7 +81,7 @@ async def test_a_subscription_is_kept_up_to_a_size_and_for_tools_alone() -> None
         refused = await client.post("/mcp", json=listen(["a://b"] * MAX_ABOUT))
         async with client.stream("POST", "/mcp", json=listen(["a://b"])) as answer:
             heard = await anext(line async for line in answer.aiter_lines() if line.startswith("data:"))
-    assert "may say 65,536 bytes" in refused.text
+    assert "may have at most 65,536 bytes" in refused.text
     assert "a://b" not in heard
 
 

@@ -137,10 +137,10 @@ async def test_a_port_or_host_that_cannot_be_had_is_told() -> None:
         async with Gateway({"gateway": {"token": "t"}}, frontends=lambda *_: LittleFace()) as gateway:
             with pytest.raises(
                 ConfigError,
-                match=r"is in use; stop what listens there, or choose another with --port or gateway\.port",
+                match=r"is in use; stop the process that listens there, or choose another with --port or gateway\.port",
             ):
                 await gateway.serve_http(port=taken.getsockname()[1])
-            with pytest.raises(ConfigError, match="cannot be listened on"):
+            with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
                 await gateway.serve_http(host="192.0.2.1", port=0)
             with pytest.raises(ConfigError, match="'no such host'"):
                 await gateway.serve_http(host="no such host", port=0)

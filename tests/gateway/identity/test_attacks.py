@@ -152,11 +152,14 @@ _add_forgery(
     "HS256 with the public key", "algorithm", "signed in a way that is not allowed", sign_with_public_key
 )
 _add_forgery(
-    "a token of another's key", "signature", "the signature of the token is wrong", lambda: token(OTHER)
+    "a token signed with another key",
+    "signature",
+    "the signature of the token is wrong",
+    lambda: token(OTHER),
 )
 _add_forgery("an expired token", "time", "has expired", lambda: token(exp=int(time.time()) - 3600))
 _add_forgery(
-    "a token of another issuer", "issuer", "of another issuer", lambda: token(iss="https://evil.example")
+    "a token from another issuer", "issuer", "from another issuer", lambda: token(iss="https://evil.example")
 )
 
 
@@ -177,7 +180,7 @@ async def _login(target: Target, answer: dict[str, str], **behaviour: Any) -> st
     return caught.value.reason
 
 
-@attack("mixed-up authorization servers", "issuer of the answer", "from another authorization server")
+@attack("an authorization server mix-up", "issuer of the answer", "from another authorization server")
 async def mix_up(target: Target) -> str:
     return await _login(target, {"iss": "https://mixed.example.com"})
 
@@ -246,7 +249,7 @@ async def fix_session(target: Target) -> str:
     return f"{answer.status_code} {answer.text}"
 
 
-@attack("another's cursor", "owner of the cursor", "it was not issued to this principal")
+@attack("another principal's cursor", "owner of the cursor", "it was not issued to this principal")
 async def use_cursor(target: Target) -> str:
     async with target.client("ann") as ann:
         listed = await ann.call_tool("list_tools", {"limit": 1})
@@ -258,7 +261,7 @@ async def use_cursor(target: Target) -> str:
     return str((answer.structured_content or {})["error"]["message"])
 
 
-@attack("another's kept result", "owner of the result", "nothing is kept at")
+@attack("another principal's kept result", "owner of the result", "nothing is kept at")
 async def read_result(target: Target) -> str:
     async with target.client("ann") as ann:
         ran = await ann.call_tool("run_tool", {"tool_id": "notes:long"})
@@ -287,19 +290,23 @@ async def _answer_for(target: Target, tool_id: str, content: dict[str, Any], **a
     return str(caught.value)
 
 
-@attack("another's confirmation", "principal of the request state", "Invalid or expired requestState")
+@attack(
+    "another principal's confirmation", "principal of the request state", "Invalid or expired requestState"
+)
 async def use_confirmation(target: Target) -> str:
     return await _answer_for(target, "notes:send", {"confirm": True})
 
 
 @attack(
-    "another's call that waits for input", "principal of the request state", "Invalid or expired requestState"
+    "another principal's call that waits for input",
+    "principal of the request state",
+    "Invalid or expired requestState",
 )
 async def use_held_call(target: Target) -> str:
     return await _answer_for(target, "forms:form", {"name": "Eve"}, who="")
 
 
-@attack("another's task", "owner of the task", "there is no such task")
+@attack("another principal's task", "owner of the task", "there is no such task")
 async def use_task(target: Target) -> str:
     ann, bob = (RawClient(target.url, who=token(sub=name).removeprefix("Bearer ")) for name in ("ann", "bob"))
     task = await ann.begin("run_chain", steps=[{"tool_id": "notes:wait"}])
@@ -314,13 +321,13 @@ async def use_task(target: Target) -> str:
 
 
 ELSEWHERE = {
-    ("a confused deputy over `exchange`", "audience and subject of the token that is given"): (
+    ("a confused deputy over `exchange`", "audience and subject of the issued token"): (
         "execution/oauth/test_exchange.py::test_a_token_that_is_not_for_this_person_and_server_is_never_sent"
     ),
-    ("another's token over `exchange`", "owner of the client's token"): (
+    ("another principal's token over `exchange`", "owner of the client's token"): (
         "execution/oauth/test_exchange.py::test_nobody_is_called_for_with_the_token_of_another_or_without_one"
     ),
-    ("mixed-up authorization servers over `exchange`", "configured issuer"): (
+    ("an authorization server mix-up over `exchange`", "configured issuer"): (
         "execution/oauth/test_exchange.py::test_a_server_that_names_another_authorization_server_gets_no_token"
     ),
     ("a forged or old link to `/connect`", "ticket"): (
@@ -332,33 +339,33 @@ ELSEWHERE = {
     ("an open redirect on `/connect`", "configured address"): (
         "gateway/test_connect.py::test_no_request_decides_where_a_browser_is_sent"
     ),
-    ("another's resource of a server with logins of persons", "connection of the person"): (
+    ("another person's resource on a server with personal logins", "the person's connection"): (
         "gateway/test_personal_content.py"
         "::test_each_person_finds_and_gets_what_is_theirs_on_their_own_connection"
     ),
-    ("another's subscription to such a resource", "owner of the change"): (
+    ("another person's subscription to such a resource", "owner of the change"): (
         "gateway/test_personal_content.py::test_a_change_of_what_one_person_has_is_told_to_that_person_alone"
     ),
-    ("another's durable run", "owner of the run"): (
+    ("another principal's durable run", "owner of the run"): (
         "crib/test_durable.py::test_the_run_of_one_principal_does_not_exist_for_another"
     ),
     ("an account with the name of a token that a rule allows", "issuer of the name"): (
         "execution/test_principal.py::test_name_in_a_rule_means_principals_of_one_issuer"
     ),
-    ("a groups claim that is one text", "type of the claim"): (
+    ("a groups claim that is a single string", "type of the claim"): (
         "gateway/identity/test_identities.py::test_groups_claim_that_is_no_list_of_texts_has_no_group"
     ),
     ("another spelling of a resource that rules refuse", "canonical form of the address"): (
         "gateway/test_resource_rules.py::test_resource_that_rules_refuse_is_not_read_by_another_spelling"
     ),
-    ("a server that resolves a spelling otherwise than the rules do", "every way to resolve the address"): (
+    ("a server that resolves a spelling differently from the rules", "every way to resolve the address"): (
         "execution/policy/test_resource_names.py"
         "::test_address_that_a_server_may_resolve_out_of_what_is_allowed_is_refused"
     ),
-    ("a guess at a hidden tool by the headers of its arguments", "tools of the principal"): (
+    ("a guess at a hidden tool through the headers of its arguments", "tools of the principal"): (
         "gateway/test_hidden_tools.py::test_gateway_with_hidden_tools_answers_as_one_without"
     ),
-    ("a task, or a call that waits for input, of a revoked token", "right of its latest request"): (
+    ("a task, or a call that waits for input, whose token was revoked", "permission of its latest request"): (
         "gateway/test_stream_rights.py::test_call_that_waits_for_input_ends_with_the_token_that_was_revoked"
     ),
     ("another spelling of a prompt that rules refuse", "plain form of the name"): (

@@ -73,7 +73,7 @@ class A2AAdapter:
         """Convert an `AgentSkill`, given as JSON or as the SDK's message, to the canonical form."""
         data = read_definition(read_message(raw), self.name, "skill")
         if "id" not in data and data.keys() & {"supportedInterfaces", "skills"}:
-            reason = "this is an AgentCard and no skill; read it with agent_card.provider_from_card"
+            reason = "this is an AgentCard, not a skill; read it with agent_card.provider_from_card"
             raise ConversionError(reason, self.name, "to_canonical")
         tool = make_canonical(self.name, input_schema=dict(OPEN), **_fields(data))
         written = _skill(tool, id_text(tool))
@@ -190,7 +190,9 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, str | None)
     ]
     lists = {field: _read(key, data.get(key)) for key, field in _LISTS.items()}
-    faults += [f"its {key} must be a list of texts" for key, field in _LISTS.items() if lists[field] is None]
+    faults += [
+        f"its {key} must be a list of strings" for key, field in _LISTS.items() if lists[field] is None
+    ]
     needs = read_requirements(data.get(_NEEDS))
     if needs is None:
         faults.append(f"its {_NEEDS} must be a list of {{'schemes': {{name: {{'list': [scope]}}}}}}")

@@ -92,12 +92,12 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     """
     faults = [f"it has no {key}" for key in _TEXTS if not _is_text(data.get(key))]
     if not isinstance(data.get("supportedInterfaces"), list) or not data["supportedInterfaces"]:
-        older = "; a card of A2A 0.3 must be brought to 1.x first" if "url" in data else ""
+        older = "; convert a card of A2A 0.3 to 1.x first" if "url" in data else ""
         faults.append(f"it has no supportedInterfaces{older}")
     objects = {key: {} if data.get(key) is None else data[key] for key in ("capabilities", _SECURITY)}
     faults += [f"its {key} must be an object" for key, one in objects.items() if not isinstance(one, dict)]
     modes = {key: read_texts(data.get(key)) for key in _MODES}
-    faults += [f"its {key} must be a list of texts" for key, one in modes.items() if one is None]
+    faults += [f"its {key} must be a list of strings" for key, one in modes.items() if one is None]
     needs = read_requirements(data.get(_NEEDS))
     if needs is None:
         faults.append(f"its {_NEEDS} must be a list of {{'schemes': {{name: {{'list': [scope]}}}}}}")
@@ -159,7 +159,7 @@ def card_from_provider(
         interface = {"url": url, "protocolBinding": binding, "protocolVersion": protocol_version}
         card["supportedInterfaces"] = [interface]
         if card.pop("signatures", None):
-            losses.note("signatures", "/signatures", "are of a card with other interfaces, and are left out")
+            losses.note("signatures", "/signatures", "are for a card with other interfaces, and are left out")
     _check_required(provider, card)
     tools = list(zip(_ids(provider.skills), provider.skills, strict=True))
     entries = _write_entries(card["capabilities"], tools, schemas=schemas)
@@ -307,7 +307,7 @@ def _write_entries(capabilities: dict[str, Any], tools: Tools, *, schemas: bool)
         if extension is not None:
             extension["params"] = params
         else:
-            purpose = "JSON Schemas of what the skills take and give"
+            purpose = "JSON Schemas of the inputs and outputs of the skills"
             extension = {"uri": SCHEMAS_URI, "description": purpose, "params": params}
             capabilities["extensions"] = [*(capabilities.get("extensions") or ()), extension]
     return entries | added
@@ -327,7 +327,7 @@ def write_scheme(scheme: Any, path: str, losses: Losses) -> dict[str, Any] | Non
     if kind == "oauth2":
         parts |= _flow(scheme.get("flows"), path, losses)
     if missing := [key for key in required if key not in parts]:
-        losses.note(_SECURITY, path, f"has no {' and no '.join(missing)} that A2A takes, and is left out")
+        losses.note(_SECURITY, path, f"has no {' and no '.join(missing)} that A2A accepts, and is left out")
         return None
     _note_rest(scheme, {*parts, "type"}, path, losses)
     return {wrapper: {"location" if key == "in" else key: part for key, part in parts.items()}}

@@ -68,7 +68,7 @@ class GeminiAdapter:
                 or not isinstance(declarations[0], dict)
             ):
                 raise ConversionError(
-                    "a tool of one function declaration is converted; convert several one by one",
+                    "a tool must have exactly one function declaration; convert several one by one",
                     self.name,
                     "to_canonical",
                 )

@@ -140,7 +140,7 @@ class McpAdapter:
         is_own = tool.source_format == self.name
         payload: dict[str, Any] = {"name": name or tool.name, **_rest(tool, is_own=is_own)}
         if payload["name"] != tool.name:
-            losses.note("name", "/name", f"is {payload['name']!r}, to be unique")
+            losses.note("name", "/name", f"becomes {payload['name']!r}, to be unique")
         if payload.pop("backend", None) is not None:
             losses.note("backend", "/backend", "is never sent to a client")
         if not is_own:

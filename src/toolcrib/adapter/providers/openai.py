@@ -57,7 +57,7 @@ class OpenAIOptions:
         check_flags(self, "strict", "defer_loading", "namespace", "output_schema")
         for name in ("defer_loading", "namespace", "output_schema"):
             if getattr(self, name) and self.api == "chat":
-                raise ValueError(f"{name} is known to the responses API alone; pass api='responses'")
+                raise ValueError(f"{name} is supported only by the responses API; pass api='responses'")
 
 
 class OpenAIAdapter:
@@ -75,7 +75,7 @@ class OpenAIAdapter:
             tools = data.get("tools")
             if not isinstance(tools, list) or len(tools) != 1 or not isinstance(tools[0], dict):
                 raise ConversionError(
-                    "a namespace of one function is a tool; convert its functions one by one",
+                    "only a namespace with one function is a tool; convert its functions one by one",
                     self.name,
                     "to_canonical",
                 )

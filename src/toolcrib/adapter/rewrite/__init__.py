@@ -60,7 +60,7 @@ def _obstacle(walk: SchemaConverter) -> str:
         return "it refers back to itself"
     for name, limit in walk.rules.limits.bounds:
         if (found := getattr(walk, name)) > limit:
-            return f"it has {found:,} {_WORDS[name]}, and {limit:,} may be"
+            return f"it has {found:,} {_WORDS[name]}, and at most {limit:,} are allowed"
     return ""
 
 

@@ -36,7 +36,7 @@ def rewrite_array(
     if "items" not in node:
         walk.losses.note("items", path, "are not described, and are passed as JSON text")
     if items is False:
-        walk.losses.note("items", path, "may not be given, which is kept only in the description")
+        walk.losses.note("items", path, "must not be given, which only the description says")
         description = add_text(node.get("description"), "(always empty)")
         return {"type": "array", "items": {"type": "string"}, "description": description}, None, _USED
     inner, codec = walk.convert_member(items, step(path, "items"))

@@ -96,7 +96,7 @@ class EnumCodec:
         for text, member in self.values.items():
             if canonical_text(member) == wanted:
                 return text
-        raise CodecError(path, "is none of the allowed values")
+        raise CodecError(path, "is not one of the allowed values")
 
     def decode(self, value: Any, path: str, known: Known) -> Any:
         return self.values.get(value, value) if isinstance(value, str) else value

@@ -30,7 +30,7 @@ def rewrite_all(walk: Walk, node: dict[str, Any], path: str) -> Found:
     merged, followed = merge_all(walk, node, path)
     # A target that is being merged already would be merged for ever.
     if not followed.isdisjoint(walk.merging):
-        walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
+        walk.losses.note("$ref", path, "refers back to itself; it is expanded once")
         return walk.to_json_text({word: node[word] for word in node.keys() & ANNOTATIONS}, path)
     if merged is None:
         return walk.to_json_text(node, path)

@@ -53,7 +53,7 @@ class SchemaConverter(Walk):
     def _not_an_object(self, schema: Any, path: str) -> Found:
         """Convert a subschema that is a boolean, or not a schema at all."""
         if type(schema) is not bool:
-            self.losses.note("type", path, "is no schema, and is read as one that admits anything")
+            self.losses.note("type", path, "is not a schema, and is read as one that accepts anything")
         if self.rules.structured:
             return self.to_json_text({} if schema is not False else {"not": {}}, path)
         return (schema if type(schema) is bool else True), None
@@ -88,7 +88,7 @@ class SchemaConverter(Walk):
         # `properties` without `type` also admits, say, a string, but nobody means that: the implied type is
         # declared, and the difference is reported.
         if "type" not in node and "enum" not in node and "const" not in node:
-            self.losses.note("type", path, f"is declared as {kinds[0]}, which it is not bound to")
+            self.losses.note("type", path, f"is declared as {kinds[0]}, which the schema only implies")
         if len(plain) > 1 and (not self.rules.type_lists or not {"object", "array"}.isdisjoint(plain)):
             return unions.split_types(self, node, kinds, path)
         found, codec, used = self._of_kind(plain, node, path)

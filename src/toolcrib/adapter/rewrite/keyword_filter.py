@@ -75,17 +75,17 @@ def _make_any_of(walk: Walk, found: dict[str, Any], path: str) -> None:
     """Change a `oneOf` to `anyOf`, or describe it if there is an `anyOf` beside it."""
     if "anyOf" in found:
         found["description"] = describe(found.get("description"), [("oneOf", found.pop("oneOf"))])
-        walk.losses.note("oneOf", path, "is kept only in the description, since anyOf stands beside it")
+        walk.losses.note("oneOf", path, "is kept only in the description, since there is an anyOf beside it")
         return
     found["anyOf"] = found.pop("oneOf")
-    walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit, as they are written")
+    walk.losses.note("oneOf", path, "becomes anyOf: as they are written, more than one alternative may fit")
 
 
 def _convert_merged(walk: Walk, node: dict[str, Any], path: str) -> dict[str, Any]:
     """Convert a subschema with `allOf` for a provider that does not support it."""
     merged, followed = merge_all(walk, node, path)
     if not followed.isdisjoint(walk.merging):
-        walk.losses.note("$ref", path, "refers back to itself; one turn is kept")
+        walk.losses.note("$ref", path, "refers back to itself; it is expanded once")
         return {}
     walk.merging |= followed
     found = filter_keywords(walk, merged or {}, path)
@@ -115,7 +115,7 @@ def _add_required_keywords(walk: Walk, found: dict[str, Any], path: str) -> None
     kinds = [declared] if type(declared) is str else declared or ()
     if "object" in kinds and walk.rules.needs_properties and "properties" not in found:
         found["properties"] = {}
-        walk.losses.note("properties", path, "are added, empty, since the provider wants them")
+        walk.losses.note("properties", path, "are added, empty, since the provider requires them")
     if "array" in kinds and walk.rules.needs_items and "items" not in found and "prefixItems" not in found:
         found["items"] = {}
-        walk.losses.note("items", path, "are added, and may be anything, since the provider wants them")
+        walk.losses.note("items", path, "are added, and may be anything, since the provider requires them")

@@ -190,7 +190,7 @@ def _make_closed(
     """Return the schema of an object, and report if `additionalProperties` changes."""
     given = node.get("additionalProperties")
     if walk.rules.closed and given is not False:
-        walk.losses.note("additionalProperties", path, "nothing but the properties named can be passed")
+        walk.losses.note("additionalProperties", path, "only the named properties can be passed")
     elif not walk.rules.closed and given is not None:
         walk.losses.note("additionalProperties", path, "is left out")
     return walk.make_object(found, needed)

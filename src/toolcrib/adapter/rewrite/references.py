@@ -51,7 +51,7 @@ def _refer(walk: Walk, target: dict[str, Any], reference: str, path: str) -> Fou
         # Back at a definition without having gone into a member of the value, as with {"$ref": "#"} in the
         # root: such a reference constrains nothing, and no provider accepts it.
         if table.levels[name] == walk.level:
-            walk.losses.note("$ref", path, "leads back to itself and says nothing; anything is admitted")
+            walk.losses.note("$ref", path, "refers only to itself; anything is accepted")
             return walk.to_json_text({}, path) if walk.rules.structured else ({}, None)
         walk.recursive = True
         return found, RefCodec(name, table.codecs)
@@ -94,7 +94,7 @@ def _copy_target(
     """Convert a copy of the target of a reference, unless the reference is inside that target."""
     table = walk.references
     if id(target) in table.being_copied:
-        walk.losses.note("$ref", path, f"{reference[:100]!r} refers back to itself; one turn is kept")
+        walk.losses.note("$ref", path, f"{reference[:100]!r} refers back to itself; it is expanded once")
         return walk.to_json_text({"description": target.get("description"), **siblings}, path)
     walk.losses.note("$ref", path, "is replaced by what it refers to")
     table.being_copied.add(id(target))

@@ -38,7 +38,7 @@ def rewrite_root(walk: Walk) -> Found:
     found = _add_definitions(walk, found)
     widen_exclusive(walk)
     if walk.source.changed and found.pop("$schema", None) is not None:
-        walk.losses.note("$schema", "", "is left out, since newer words are used")
+        walk.losses.note("$schema", "", "is left out, since newer keywords are used")
     return found, codec
 
 
@@ -110,7 +110,9 @@ def _rename_properties(walk: Walk, node: dict[str, Any], renamed: dict[str, str]
 
 def _convert_wrapped(walk: Walk) -> Found:
     """Convert a root that is not an object to the only property of one."""
-    walk.losses.note("type", "", f"the schema is no plain object, and is the property {WRAPPED!r} of one")
+    walk.losses.note(
+        "type", "", f"the schema is not a plain object; it becomes the property {WRAPPED!r} of one"
+    )
     root = {word: value for word, value in walk.source.root.items() if word not in _OUTSIDE}
     walk.enter_object()
     inner, codec = walk.convert_member(root, "")

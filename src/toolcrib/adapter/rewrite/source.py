@@ -186,7 +186,7 @@ class Source:
                 continue
             if word != "items" or type(value) is not list or not value:
                 read = {key: kept for key, kept in read.items() if key != word}
-                note(word, path, f"is {short_repr(value)}, which it must not be, and is left out")
+                note(word, path, f"is {short_repr(value)}, which is not allowed, and is left out")
             elif self._modern:
                 note(word, path, "is a list of items, and becomes prefixItems")
                 read = _modernise_tuple(read)

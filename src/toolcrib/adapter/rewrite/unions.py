@@ -85,7 +85,7 @@ def rewrite_union(walk: Walk, node: dict[str, Any], path: str, *, noted: bool = 
         return walk.convert_structured(hoist(walk, node, path, words=_CHOICES), path)
     # Providers with structured rules have no `oneOf`, so the exclusion is lost, and reported.
     if word == "oneOf":
-        walk.losses.note("oneOf", path, "is anyOf: more than one alternative may fit")
+        walk.losses.note("oneOf", path, "becomes anyOf: more than one alternative may fit")
     found = [
         walk.convert(member, path if noted else step(path, word, index))
         for index, member in enumerate(members)

@@ -204,7 +204,7 @@ class Walk(ABC):
                 given.append((word, value))
                 self.losses.note(word, path, "is kept only in the description")
             elif path:
-                self.losses.note(word, path, "what is referred to is among the definitions of the root")
+                self.losses.note(word, path, "the schema it refers to is among the definitions of the root")
         if given:
             found["description"] = describe(found.get("description", node.get("description")), given)
         return found

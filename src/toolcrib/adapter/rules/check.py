@@ -44,7 +44,7 @@ def violations(schema: dict[str, Any], rules: SchemaRules) -> tuple[Problem, ...
     >>> from toolcrib.adapter.rules.tables import OPENAI
     >>> for problem in violations({"type": "object", "properties": {"tags": {"type": "array"}}}, OPENAI):
     ...     print(problem)
-    /properties/tags: OpenAI does not take an array without items; say what they are
+    /properties/tags: OpenAI does not accept an array without items; describe them
     """
     return tuple(islice(_Checker(schema, rules).problems(), MAX_PROBLEMS))
 
@@ -76,14 +76,14 @@ class _Checker:
         is_root = place.parent is None
         kinds = types_of(schema)
         if is_root and schema.get("type") != "object":
-            yield "type", "does not take a root of another type; say type: 'object'"
+            yield "type", "does not accept a root of another type; use type: 'object'"
         for word in schema:
             if not (is_root and word == "type"):
                 yield from (
-                    (word, f"does not take {fault}") for fault in self._keyword_faults(place, schema, word)
+                    (word, f"does not accept {fault}") for fault in self._keyword_faults(place, schema, word)
                 )
         if self._rules.structured and not is_root and not schema.keys() & _TYPED:
-            yield "type", "does not take a value without a type; say which type it has"
+            yield "type", "does not accept a value without a type; give its type"
         if is_root or "object" in kinds:
             yield from self._object_faults(schema, is_root=is_root)
         if "array" in kinds:
@@ -93,18 +93,18 @@ class _Checker:
         """Yield the faults of one keyword."""
         rules = self._rules
         if word in REFERENCES and not rules.refs:
-            yield "references; write what they lead to in their place"
+            yield "references; replace each with what it refers to"
         elif word in rules.dropped or (rules.keywords is not None and word not in rules.keywords):
             yield f"the keyword {short_repr(word)}; leave it out"
         elif place.parent is None and word in _COMBINATIONS and not rules.root_unions:
             yield f"{word} at the root; move it into a property, or leave it out"
         elif not has_shape(word, schema[word]):
             if not self._lenient:
-                yield f"{sketch(schema[word])} as {word}; write what JSON Schema says, or leave it out"
+                yield f"{sketch(schema[word])} as {word}; write what JSON Schema allows, or leave it out"
         elif word in REFERENCES:
             yield from self._reference_faults(place, schema, word)
         elif word == "additionalProperties" and rules.closed and schema[word] is not False:
-            yield "additional properties; say additionalProperties: false"
+            yield "additional properties; use additionalProperties: false"
         else:
             yield from value_faults(word, schema, rules)
 
@@ -125,11 +125,11 @@ class _Checker:
         """Yield the faults of an object as a whole."""
         rules = self._rules
         if "properties" not in schema and rules.needs_properties:
-            yield "properties", "does not take an object without properties; say which it has, if only {}"
+            yield "properties", "does not accept an object without properties; declare them, even if only {}"
         elif not is_root and not rules.empty_objects and not schema.get("properties"):
-            yield "properties", "does not take an object that has no properties; give it one"
+            yield "properties", "does not accept an object that has no properties; give it one"
         if rules.closed and "additionalProperties" not in schema:
-            yield "additionalProperties", "takes closed objects only; say additionalProperties: false"
+            yield "additionalProperties", "accepts only closed objects; use additionalProperties: false"
         yield from self._required_faults(_properties(schema), schema.get("required"))
 
     def _required_faults(self, declared: dict[str, Any], names: Any) -> Iterator[Fault]:
@@ -138,10 +138,10 @@ class _Checker:
         unknown = required - declared.keys()
         if rules.structured and unknown:
             listed = short_repr(sorted(unknown))
-            yield "required", f"does not take required names that are no properties; declare {listed}"
+            yield "required", f"does not accept required names that are not properties; declare {listed}"
         optional = declared.keys() - required
         if rules.all_required and optional:
-            yield "required", f"does not take optional properties; require {short_repr(sorted(optional))}"
+            yield "required", f"does not accept optional properties; require {short_repr(sorted(optional))}"
 
     def _array_faults(self, schema: dict[str, Any]) -> Iterator[Fault]:
         """Yield the faults of an array as a whole."""
@@ -150,7 +150,7 @@ class _Checker:
             return
         takes_tuples = rules.keywords is None or "prefixItems" in rules.keywords
         if not (takes_tuples and "prefixItems" in schema) and has_shape("items", schema.get("items", True)):
-            yield "items", "does not take an array without items; say what they are"
+            yield "items", "does not accept an array without items; describe them"
 
     def _name_problems(self, place: Place, schema: dict[str, Any]) -> Iterator[Problem]:
         rules = self._rules
@@ -160,7 +160,7 @@ class _Checker:
                 if pattern is not None and not pattern.fullmatch(name):
                     path = place.path + pointer(("properties", name))
                     message = (
-                        f"does not take the name {short_repr(name)}; use one that matches {pattern.pattern}"
+                        f"does not accept the name {short_repr(name)}; use one that matches {pattern.pattern}"
                     )
                     yield Problem(path, "properties", f"{rules.title} {message}")
 
@@ -168,13 +168,13 @@ class _Checker:
         """Yield the faults of a place with a boolean, or without a schema."""
         rules = self._rules
         if place.parent is None:
-            yield Problem("", "type", f"{rules.title} takes an object as the root; say type: 'object'")
+            yield Problem("", "type", f"{rules.title} requires an object as the root; use type: 'object'")
         elif type(place.value) is not bool:
             if not self._lenient:
-                message = f"{rules.title} takes a schema here, not {sketch(place.value)}; write one"
+                message = f"{rules.title} requires a schema here, not {sketch(place.value)}; write one"
                 yield Problem(place.path, place.word, message)
         elif rules.structured and place.word != "additionalProperties":
-            message = f"{rules.title} does not take true or false as a schema; say which type the value has"
+            message = f"{rules.title} does not accept true or false as a schema; give the type of the value"
             yield Problem(place.path, "type", message)
 
 
@@ -279,4 +279,4 @@ def _values(place: Place) -> list[Any]:
 
 
 def _oversize(path: str, limit: str, rules: SchemaRules, what: str) -> Problem:
-    return Problem(path, limit, f"{rules.title} does not take {what}; split the tool or leave some out")
+    return Problem(path, limit, f"{rules.title} does not accept {what}; split the tool or leave some out")

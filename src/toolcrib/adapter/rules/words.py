@@ -102,7 +102,7 @@ def _type(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
         if kind not in TYPES:
             yield f"the type {short_repr(kind)}; use {join_options(TYPES)}"
         elif kind == "null" and rules.nullable:
-            yield "the type 'null'; say nullable: true"
+            yield "the type 'null'; use nullable: true"
 
 
 def _enum(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _enum(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
         yield "an empty enum; leave it out"
     yield from _choices(values, rules)
     if rules.enums == "string" and schema.get("type") != "string":
-        yield "an enum of another type; say type: 'string', or leave the enum out"
+        yield "an enum of another type; use type: 'string', or leave the enum out"
 
 
 def _const(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _format(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     value = schema["format"]
     if rules.formats is not None and value not in rules.formats:
         known = join_options(sorted(rules.formats))
-        yield f"the format {short_repr(value)}; use {known}, or say it in the description"
+        yield f"the format {short_repr(value)}; use {known}, or put it into the description"
 
 
 def _pattern(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _min_items(schema: Mapping[str, Any], rules: SchemaRules) -> Iterator[str]:
     least = schema["minItems"]
     if rules.max_min_items is not None and least > rules.max_min_items:
         limit = rules.max_min_items
-        yield f"a minItems above {limit}, and it is {short_repr(least)}; say it in the description"
+        yield f"a minItems above {limit}, and it is {short_repr(least)}; put it into the description"
 
 
 _CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any], SchemaRules], Iterator[str]]]] = {

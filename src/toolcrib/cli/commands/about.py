@@ -30,7 +30,7 @@ def version(state: State) -> None:
 @common
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     It completes verbs, options, servers, toolsets and the ids of tools that were last listed, without
     starting a server.

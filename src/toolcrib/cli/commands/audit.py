@@ -60,7 +60,7 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
     from toolcrib.paths import audit_key  # noqa: PLC0415
 
     if key is not None and no_key:
-        raise click.UsageError("--key and --no-key exclude each other")
+        raise click.UsageError("--key and --no-key cannot be combined")
     own = audit_key()
     if key is None and not no_key and own.exists():
         key = public_key(own)
@@ -75,12 +75,12 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
         for line, problem in report.problems[:_MAX_SHOWN]:
             note(f"line {line}: {problem}")
         if report.first != FIRST_PREVIOUS:
-            note(f"what was written before line 1 is not here; that ends with the digest {report.first}")
+            note(f"the lines before line 1 are missing; the last of them has the digest {report.first}")
         if key is not None and not report.checkpoints and report.problems:
             note("for an audit that is not signed (audit.sign = false): --no-key")
-        signed = f"{count_noun(report.checkpoints, 'signature')} right, {report.unsigned} lines unproven"
+        signed = f"{count_noun(report.checkpoints, 'signature')} valid, {report.unsigned} lines unproven"
         found = count_noun(len(report.problems), "problem") if report.problems else "all as they were written"
-        signature = signed if key else "no key, no signature checked"
+        signature = signed if key else "without a key, no signature was checked"
         show_text(f"{count_noun(report.lines, 'line')}: {found}; {signature}")
     if report.problems:
         raise FailedError(1)
@@ -165,7 +165,7 @@ def _find_files(state: State, files: tuple[str, ...], *, with_rotated: bool = Fa
     rotated = rotated_files(path) if with_rotated else []
     found = [*rotated, *([path] if path.exists() else ())]
     if not found:
-        raise click.UsageError(f"nothing is written at {str(path)!r} yet")
+        raise click.UsageError(f"nothing has been written to {str(path)!r} yet")
     return found
 
 

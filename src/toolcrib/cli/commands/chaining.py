@@ -97,7 +97,7 @@ def _show_plan(state: State, plan: "Plan") -> None:
     if plan.destructive:
         note(f"these may destroy something: {', '.join(plan.destructive)}")
     elif plan.read_only:
-        click.echo("Nothing is changed by it.")
+        click.echo("It changes nothing.")
 
 
 def _plan_rows(step: "PlannedStep", before: str) -> list[tuple[str, str, str, str]]:

@@ -71,7 +71,7 @@ def _find_clients() -> str:
     for client in CLIENTS.values():
         files = [client.file(), *([client.file("project", folder=Path.cwd())] if client.project else [])]
         here += [f"{client.name} ({path})" for path in files if path.is_file()]
-    return f"here are {', '.join(here)}" if here else "no client that we know has a file here"
+    return f"found here: {', '.join(here)}" if here else "no known client has a file here"
 
 
 def _read_source(source: str) -> "Found":
@@ -83,7 +83,7 @@ def _read_source(source: str) -> "Found":
     if source in CLIENTS:
         found = servers_of(CLIENTS[source], Path.cwd())
         if not found.files:
-            raise NotFoundError(f"{CLIENTS[source].title} has no configuration here: there is no file of it")
+            raise NotFoundError(f"{CLIENTS[source].title} has no configuration here: it has no file")
         return found
     if not path.is_file():
         if path.suffix or path.name != source:  # written like a file
@@ -105,20 +105,20 @@ def _read_source(source: str) -> "Found":
 @click.option(
     "--sandbox",
     type=click.Choice(["bubblewrap", "docker"]),
-    help="The wall around servers that have none.",
+    help="The sandbox for servers that have none.",
 )
 @_DRY_RUN
 @common
 @click.pass_obj
 def import_(state: State, /, source: str | None, **options: Any) -> None:
-    """Take over the servers of an MCP client.
+    """Import the servers of an MCP client.
 
-    Name the client, or one of its files. A server whose name is already used for another one in the
-    configuration is reported and left out. The client's file does not change, and toolcrib itself is never
+    Name the client, or one of its files. A server whose name is already taken in the configuration
+    is reported and left out. The client's file does not change, and toolcrib itself is never
     imported.
 
-    Some clients pass their whole environment to servers, and toolcrib only a part of it: --inherit names
-    further variables. With --sandbox the servers are started behind a wall, and paths in their settings
+    Some clients pass their whole environment to servers, but toolcrib passes only part of it: --inherit names
+    further variables. With --sandbox the servers are started in a sandbox, and paths in their settings
     that they cannot see there are reported.
 
     Examples:
@@ -137,7 +137,7 @@ def import_(state: State, /, source: str | None, **options: Any) -> None:
 
     asked = _ImportAsked(**options)
     if source is None:
-        raise click.UsageError(f"say from which client, or from which file; {_find_clients()}")
+        raise click.UsageError(f"name a client or a file to import from; {_find_clients()}")
     found = _read_source(source)
     servers = {
         name: server.replace(inherit=(*server.inherit, *asked.inherit)) if server.command else server
@@ -211,11 +211,11 @@ def _why_none_imported(found: "Found", merged: "Merge") -> str:
     """Return the reason why no server is imported."""
     files = ", ".join(map(str, found.files))
     if merged.conflicts:
-        return "ours of the same names are other servers"
+        return "our configuration has other servers of the same names"
     if merged.same:
         return f"all servers of {files} are in our configuration already"
     if found.itself or found.notes:
-        return f"no server of {files} can be taken over"
+        return f"no server in {files} can be imported"
     return f"there are no servers in {files}"
 
 
@@ -236,11 +236,13 @@ def _print_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> No
     if merged.same and (taken or merged.conflicts):
         note(f"{', '.join(merged.same)}: in our configuration already")
     for name in merged.conflicts:
-        note(f"{name!r} is left out: ours of that name is another server; --force replaces it")
+        note(f"{name!r} is left out: our configuration has another server of that name; --force replaces it")
 
 
 @click.command(epilog=_CLIENTS)
-@click.option("--to", "client", required=True, type=OneOf(_client_names), metavar="CLIENT", help="For whom.")
+@click.option(
+    "--to", "client", required=True, type=OneOf(_client_names), metavar="CLIENT", help="The client."
+)
 @click.option("--output", metavar="FILE", help="Write them into this file; its other contents stay.")
 @_DRY_RUN
 @common
@@ -294,7 +296,7 @@ def _make_portable(server: "ServerConfig", source: Path, output: Path | None) ->
 @click.command(epilog=_CLIENTS)
 @click.argument("client", type=OneOf(_client_names))
 @click.option(
-    "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="For whom."
+    "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="Who it's for."
 )
 @click.option("--name", default="toolcrib", show_default=True, help="The name in the client.")
 @click.option("--replace", is_flag=True, help="Move the client's own servers behind the gateway.")
@@ -307,10 +309,10 @@ def install(state: State, /, client: str, **options: Any) -> None:
     """Add toolcrib to an MCP client.
 
     The gateway serves the configuration of this folder or, without one, the user's own; --config names
-    another. With --replace, servers of the user move into the user's configuration, and those of a project
-    into that of its folder. The path of the configuration is written into the client's file, so that it
-    does not depend on where the client starts the gateway. A backup of that file is kept in the state
-    folder. Installing twice changes nothing.
+    another. With --replace, the user's servers move into the user's configuration, and a project's servers
+    into that of the project's folder. The path of the configuration is written into the client's file, so
+    that it does not depend on where the client starts the gateway. A backup of that file is kept in the
+    state folder. Installing twice changes nothing.
 
     Examples:
       toolcrib install cursor --dry-run
@@ -397,7 +399,7 @@ def _show(state: State, client: str, facts: dict[str, Any]) -> None:
             _print_moved(client, moved, facts["config"])
         click.echo(clean(f"changed {facts['file']}; restart {client} to use toolcrib"))
     else:
-        click.echo(clean(f"{facts['file']} is as it should be"))
+        click.echo(clean(f"{facts['file']} needs no change"))
     if "config" in facts:
         _print_served(facts)
     tell_notes(facts)

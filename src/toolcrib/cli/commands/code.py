@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolcrib.runtime.sandboxes.docker.engine import Image
 
 _BEGIN = (
-    "`toolcrib code --durable` and `chain --durable` begin them, and --config names another configuration,"
+    "`toolcrib code --durable` and `chain --durable` start them, and --config names another configuration,"
     " which has runs of its own"
 )
 
@@ -53,7 +53,7 @@ def code(  # noqa: PLR0913, PLR0917 - click gives them by name
     """Run code that calls tools, in a sandbox.
 
     FILE is Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a name
-    in the code, and the variable `__out` is its value: `__out = await math.evaluate(expression="6 * 7")`.
+    in the code, and the variable `__out` holds the result: `__out = await math.evaluate(expression="6 * 7")`.
     Printed output comes first, then the value. `toolcrib exec` is the same.
 
     Example: toolcrib code -c '__out = await math.evaluate(expression="6 * 7")' --demo
@@ -111,8 +111,8 @@ def runs(state: State) -> None:
     """List the durable runs, the latest first.
 
     A suspended run can be resumed, even after a crash. `resume` of a finished run shows its result again.
-    They are those of this user's commands. Runs of programs that name no principal are included when they
-    are stored in a local file, but not when they are in a shared database. Each configuration has runs of
+    `runs` lists those of this user's commands. Runs of programs that name no principal are included if they
+    are stored in a local file, but not if they are in a shared database. Each configuration has runs of
     its own.
 
     Example: toolcrib runs
@@ -162,13 +162,13 @@ def _row(run: "RunRecord") -> tuple[str, ...]:
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--repeat", is_flag=True, help="Make calls again that may have run.")
+@click.option("--repeat", is_flag=True, help="Repeat calls that may have run.")
 @click.option(
     "--answer",
     "answers",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Use this answer for a call that may have run, as JSON or text, and do not make it.",
+    help="Use this answer, JSON or text, for a call that may have run, instead of repeating it.",
 )
 @YES
 @shared
@@ -176,7 +176,7 @@ def _row(run: "RunRecord") -> tuple[str, ...]:
 def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> None:  # noqa: FBT001 - click gives it by name
     """Resume a durable run.
 
-    RUN is an id, as `toolcrib runs` lists them. Calls with a recorded result are not made again. A call
+    RUN is an id, as listed by `toolcrib runs`. Calls with a recorded result are not made again. A call
     that was started and has no recorded result may have run. It is repeated automatically if its tool is
     read-only or idempotent; otherwise choose --repeat or --answer.
 
@@ -208,7 +208,7 @@ def saved() -> None:
     """List and delete the tools saved from runs.
 
     A program makes them, with `Crib.save_as_tool`; they are kept with the catalogue of a configuration, and
-    are found and run as all others.
+    are found and run like all others.
 
     Example: toolcrib saved list
     """
@@ -235,7 +235,7 @@ def list_(state: State) -> None:
                 styles=("cyan",),
             )
         else:
-            note("there are no saved tools; a program makes one of a run with `Crib.save_as_tool`")
+            note("there are no saved tools; a program makes one from a run with `Crib.save_as_tool`")
 
     wait_for(work)
 
@@ -245,9 +245,9 @@ def list_(state: State) -> None:
 @shared
 @click.pass_obj
 def delete(state: State, tool_id: str) -> None:
-    """Delete a tool that was made of a run.
+    """Delete a tool that was made from a run.
 
-    Calls of it that run go on. A gateway that serves it elsewhere does so until it is started again.
+    Calls that are already running continue. Other gateways keep serving the tool until they are restarted.
 
     Example: toolcrib saved delete my:forecast:1.0.0
     """
@@ -318,7 +318,7 @@ def build(
     Example: toolcrib sandbox build --backend wasm
     """
     if (dockerfile and from_host) or (backend == "wasm" and (dockerfile or from_host)):
-        raise click.UsageError("--dockerfile and --from-host are two ways to build the image of docker")
+        raise click.UsageError("--dockerfile and --from-host cannot be combined")
     if module and backend != "wasm":
         raise click.UsageError("--module is for --backend wasm")
     facts: dict[str, Any] = {"backend": backend}

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _HINTS = {
     "read_only_hint": ("only reads", "changes something"),
     "destructive_hint": ("may destroy something", "destroys nothing"),
-    "idempotent_hint": ("doing it twice does no more than once", "doing it twice does it twice"),
-    "open_world_hint": ("reaches out to the world", "stays within its own data"),
+    "idempotent_hint": ("repeating it has no further effect", "repeating it repeats its effects"),
+    "open_world_hint": ("accesses the outside world", "stays within its own data"),
 }
 """The meaning of each hint."""
 _MAX_DEPTH = 3

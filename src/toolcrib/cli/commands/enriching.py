@@ -40,7 +40,7 @@ _MAX_SHOWN = 10
 @click.option(
     "--key-env",
     metavar="VAR",
-    help="The variable with the key, for OPENAI_API_KEY or ANTHROPIC_API_KEY.",
+    help="The variable with the key, instead of OPENAI_API_KEY or ANTHROPIC_API_KEY.",
 )
 @click.option(
     "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
@@ -86,8 +86,8 @@ def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
     instructions.
 
     Each definition is sent once, so the same command continues where it stopped. The definitions of the
-    tools are sent to the model, and nothing else. Without --key-env, the key of the API's variable goes to
-    that API's own service or this machine alone.
+    tools are sent to the model, and nothing else. Without --key-env, the key in the API's variable is sent
+    only to that API's own service or to this machine.
 
     Examples:
       toolcrib enrich --model gpt-5-mini --dry-run
@@ -96,10 +96,10 @@ def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
     """
     form: ChatFormat = "anthropic" if api == "anthropic" else "openai"
     if model is None and not (dry_run or forget):
-        raise click.UsageError("name the model that writes with --model, or use --dry-run to see the prompts")
+        raise click.UsageError("name a model with --model, or use --dry-run to see the prompts")
     key = None if dry_run or forget else _find_key(form, url, key_env)
     if dry_run and forget:
-        raise click.UsageError("--dry-run and --forget exclude each other")
+        raise click.UsageError("--dry-run and --forget cannot be combined")
 
     async def work() -> "EnrichReport | None":
         from toolcrib.discovery.keys import key_of  # noqa: PLC0415 - not needed to ask for help
@@ -153,7 +153,7 @@ def _find_key(form: "ChatFormat", url: str | None, key_env: str | None) -> str |
     try:
         own, asked = urlsplit(URLS[form]), urlsplit(url or URLS[form])
     except ValueError as error:
-        raise click.UsageError(f"--url is no address: {error}") from error
+        raise click.UsageError(f"--url is not a valid URL: {error}") from error
     is_here = is_loopback(asked.hostname or "")
     variable = key_env or _KEYS[form]
     key = os.environ.get(variable)
@@ -164,9 +164,9 @@ def _find_key(form: "ChatFormat", url: str | None, key_env: str | None) -> str |
             note(f"{variable} is not sent to {clean(asked.hostname or '')}; --key-env names a key for it")
         return None
     if not key:
-        raise click.UsageError(f"--key-env names {variable}, which is not set or empty")
+        raise click.UsageError(f"--key-env names {variable}, which is unset or empty")
     if asked.scheme != "https" and not is_here:
-        raise click.UsageError(f"the key in {variable} would be sent in the clear: --url must be of https")
+        raise click.UsageError(f"the key in {variable} would be sent unencrypted: --url must use https")
     return key
 
 
@@ -230,7 +230,7 @@ async def _ask(
             return await enricher.enrich(model, tools, budget=budget, parallel=parallel, progress=report)
     except BaseException:  # an interrupt too
         if not state.json:
-            note(f"{finished} of {count_noun(len(tools), 'tool')} are done; the same command goes on")
+            note(f"{finished} of {count_noun(len(tools), 'tool')} are done; the same command continues")
         raise
 
 
@@ -271,4 +271,4 @@ def _show_report(state: State, report: "EnrichReport") -> None:
     if report.over:
         note(f"{report.over:,} tokens more than the budget: the server counts more than was estimated")
     if report.left:
-        note(f"the budget is not enough for {count_noun(report.left, 'more tool')}; the same command goes on")
+        note(f"the budget does not cover {count_noun(report.left, 'more tool')}; the same command continues")

@@ -129,9 +129,9 @@ def _explain(reason: "Reason") -> str:
         "meaning": f"the meaning is similar, cosine {value}",
         "learned": f"it was run after {reason.text!r}",
         "deprecated": "the tool is deprecated",
-        "average": "the words of an average tool, from which scores count",
+        "average": "the words of an average tool, relative to which scores count",
         "order": f"its place among the first results, confidence {value}",
-        "searcher": "the searcher of this catalogue does not explain itself",
+        "searcher": "the searcher of this catalogue does not explain its scores",
     }
     return texts[reason.kind]
 

@@ -10,8 +10,8 @@ from toolcrib.errors.base import count_noun
 
 _STATUS = {
     "gateway": "is the gateway",
-    "direct": "past the gateway",
-    "both": "past the gateway, which has it",
+    "direct": "bypasses the gateway",
+    "both": "bypasses the gateway, which also has it",
 }
 
 
@@ -49,5 +49,5 @@ def inventory(state: State, cyclonedx: bool) -> None:  # noqa: FBT001 - click gi
     if not rows and not found.notes:
         note("no client here has an MCP server")
     elif found.outside:
-        advice = "`toolcrib import CLIENT` takes them over, and `toolcrib install CLIENT` puts the gateway in"
+        advice = "`toolcrib import CLIENT` imports them, and `toolcrib install CLIENT` adds the gateway"
         note(f"{count_noun(len(found.outside), 'server')} past the gateway; {advice}")

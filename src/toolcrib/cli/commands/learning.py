@@ -68,7 +68,7 @@ def forget(
     Example: toolcrib learned forget github:create_issue
     """
     if (tool_id is None) == (not everything):
-        raise click.UsageError("name a tool, or say --all for the questions of all tools, not both")
+        raise click.UsageError("name a tool, or use --all for the questions of all tools, not both")
 
     async def work() -> None:
         async with state.crib() as crib:
@@ -78,7 +78,7 @@ def forget(
             if state.json:
                 show_json({"forgotten": count})
             else:
-                note(f"forgot {count} question{'' if count == 1 else 's'}")
+                note(f"deleted {count} question{'' if count == 1 else 's'}")
 
     wait_for(work)
 
@@ -91,4 +91,4 @@ def _base(tool_id: str | None) -> str | None:
 
 
 def _nothing(tool_id: str | None) -> str:
-    return f"nothing is learned{'' if tool_id is None else f' for {clean(tool_id)}'}"
+    return f"nothing has been learned{'' if tool_id is None else f' for {clean(tool_id)}'}"

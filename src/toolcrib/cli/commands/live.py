@@ -47,7 +47,7 @@ def start(state: State, name: str) -> None:
 @common
 @click.pass_obj
 def stop(state: State, name: str) -> None:
-    """Stop a server when its calls have ended, and refuse others until it is started again.
+    """Stop a server when its calls have ended, and refuse new calls until it is started again.
 
     Example: toolcrib server stop github
     """
@@ -81,7 +81,7 @@ def approvals() -> None:
 @common
 @click.pass_obj
 def list_(state: State) -> None:
-    """List the calls that wait, the oldest first, with all their arguments.
+    """List the waiting calls, the oldest first, with all their arguments.
 
     Example: toolcrib approvals list --json
     """
@@ -89,7 +89,7 @@ def list_(state: State) -> None:
     if state.json:
         show_json({"calls": waiting})
     elif not waiting:
-        note("no call waits for a person")
+        note("no call is waiting for a person")
     else:
         rows = [
             (each["id"], each["toolId"], each["subject"] or each["client"], _time(each["ends"]), each["args"])
@@ -107,7 +107,7 @@ def _time(seconds: float) -> str:
 @common
 @click.pass_obj
 def approve(state: State, call: str) -> None:
-    """Let a call run that waits.
+    """Let a waiting call run.
 
     Example: toolcrib approvals approve 3f2a9c51d07be864
     """
@@ -119,7 +119,7 @@ def approve(state: State, call: str) -> None:
 @common
 @click.pass_obj
 def deny(state: State, call: str) -> None:
-    """Refuse a call that waits.
+    """Refuse a waiting call.
 
     Example: toolcrib approvals deny 3f2a9c51d07be864
     """
@@ -133,7 +133,7 @@ def _answer(state: State, call: str, *, is_approved: bool) -> None:
         return gateway.approvals.answer(call, approve=is_approved, by=local_principal().subject)
 
     if not wait_for(work):
-        raise NotFoundError(f"no call {call!r} waits; `toolcrib approvals list` lists those that do")
+        raise NotFoundError(f"no call {call!r} is waiting; `toolcrib approvals list` lists those that are")
     if state.json:
         show_json({"id": call, "approved": is_approved})
     else:
@@ -147,7 +147,7 @@ def _answer(state: State, call: str, *, is_approved: bool) -> None:
 def cancel(state: State, run: str) -> None:
     """Cancel a durable run of the running gateway.
 
-    RUN is an id, as `toolcrib runs` lists them. `toolcrib resume` resumes it.
+    RUN is an id, as listed by `toolcrib runs`. `toolcrib resume` resumes it.
 
     Example: toolcrib cancel 390536bce7d7c564
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TOOL = "gen_ai.tool.name"
 _NO_RULES = "there are no rules: everybody may run everything; rules are [[policy]] tables"
 _NO_TOOLS = (
-    "no tools are known, so that what the rules name could not be compared with them; `toolcrib status` shows"
+    "no tools are known, so the tools that the rules name could not be checked; `toolcrib status` shows"
     " which servers there are and what became of them"
 )
 _GONE = "`toolcrib list` shows the tools, `toolcrib status` the servers that did not answer"
@@ -35,7 +35,7 @@ _NAMED = 8
 @click.group(cls=VerbGroup)
 @common
 def policy() -> None:
-    """Check, explain and simulate the rules of who may run what.
+    """Check, explain and simulate the rules about who may run what.
 
     Rules are the `[[policy]]` tables of the configuration. The first that matches decides. As soon as there
     is a rule, everything that no rule allows is refused.
@@ -108,7 +108,7 @@ def _find_idle_rules(
         elif all(_is_unknown_token(who, settings) for who in rule.who):
             yield rule.name, f"gateway.tokens has no {', '.join(rule.who)}"
         elif tools and not covered and not any("://" in item for item in rule.tools):
-            yield rule.name, "it fits no known tool"
+            yield rule.name, "it matches no known tool"
         seen.append(rule)
 
 
@@ -145,7 +145,7 @@ def _covers(first: "Rule", later: "Rule") -> bool:
 def explain(
     state: State, tool_id: str, subject: str, groups: tuple[str, ...], client: str, args: str | None
 ) -> None:
-    """Show which rule decides about a call, why the others do not, and which rate limits apply.
+    """Show which rule decides a call, why the others do not, and which rate limits apply.
 
     Example: toolcrib policy explain github:delete_repo --as ann --group staff
     """
@@ -170,7 +170,7 @@ def explain(
         _show_limits(decided)
         return
     show_table(("RULE", "EFFECT", "VERDICT"), [tuple(row.values()) for row in decided["rules"]])
-    by = "no rule fits" if decided["rule"] is None else f"by the rule {decided['rule']!r}"
+    by = "no rule matches" if decided["rule"] is None else f"by the rule {decided['rule']!r}"
     reason = f": {decided['reason']}" if decided["reason"] else ""
     show_text(f"{decided['toolId']}: {decided['effect']} ({by}{reason})")
     if decided["confirmation"]:
@@ -230,7 +230,7 @@ def simulate(state: State, file: str) -> None:
     for reason in unknown[:_NAMED]:
         note(f"unknown: {reason}")
     if unknown:
-        note(f"what was removed or renamed since, or is missing now, cannot be decided about; {_GONE}")
+        note(f"nothing is decided about tools that were removed or renamed, or are missing now; {_GONE}")
 
 
 def _read_calls(text: str) -> Iterator[dict[str, Any]]:

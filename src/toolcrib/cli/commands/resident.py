@@ -25,7 +25,7 @@ _EVERY = 0.02
 
 
 @click.command()
-@click.option("--foreground", is_flag=True, help="Do not go to the background, for service managers.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
 @click.option(
     "--timeout",
     type=TIMEOUT,
@@ -41,7 +41,7 @@ def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 
 
     Verbs that find, describe, run, read and write tools, resources and prompts, for the same user and the
     same configuration, are then run by it, so that no server has to be started. Servers keep the folder and
-    the environment of this command. A gateway whose configuration has changed since is replaced. `toolcrib
+    the environment of this command. A gateway whose configuration has since changed is replaced. `toolcrib
     serve --transport http` runs such commands too.
 
     Example: toolcrib up && toolcrib run github:list_issues
@@ -64,7 +64,11 @@ def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 
     running = "is up" if known is None else "was up already"
     message = f"toolcrib {running}: {facts['tools']:,} tools, {servers}{missing}; process {facts['pid']}"
     serves = known is not None and known["startedBy"] != "up"
-    stop = "It is `toolcrib serve`, and ends where that runs" if serves else "`toolcrib down` stops it"
+    stop = (
+        "It was started with `toolcrib serve`; stop it where that runs"
+        if serves
+        else "`toolcrib down` stops it"
+    )
     click.echo(clean(f"{message}. {stop}."))
 
 
@@ -72,9 +76,9 @@ def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 
 @common
 @click.pass_obj
 def down(state: State) -> None:
-    """Stop the gateway in the background.
+    """Stop the gateway that runs in the background.
 
-    Commands that it runs may end first, for as long as `gateway.shutdown_timeout` says.
+    Commands that it is running may finish first, within `gateway.shutdown_timeout`.
 
     Example: toolcrib down
     """

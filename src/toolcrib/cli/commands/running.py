@@ -33,7 +33,8 @@ DURABLE = click.option(
 @click.option(
     "--stream",
     is_flag=True,
-    help="Show events while the tool runs: progress on standard error, parts of the result on the output.",
+    help="Show events while the tool runs: progress on standard error, parts of the result on standard "
+    "output.",
 )
 @YES
 @shared

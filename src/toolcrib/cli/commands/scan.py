@@ -56,7 +56,7 @@ def scan(state: State, what: tuple[str, ...], quiet: bool) -> None:  # noqa: FBT
     files = [each for each in what if _is_file(each)]
     if files and len(files) < len(what):
         other = next(each for each in what if each not in files)
-        raise click.UsageError(f"{other!r} is not a file: give files alone, or tools alone")
+        raise click.UsageError(f"{other!r} is not a file: give either files or tools")
     absent: dict[str, Any] = {}
     if files:
         scanned = [each for name in files for each in _scan_file(Path(name))]

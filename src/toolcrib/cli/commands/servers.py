@@ -108,7 +108,7 @@ def _parse_network(given: tuple[str, ...]) -> str | list[str] | None:
     """Return the hosts that a server may reach, in the form of the configuration."""
     words = {"none", "all"}.intersection(given)
     if words and len(given) > 1:
-        raise click.BadParameter(f"--network {words.pop()} stands alone; hosts are given one by one")
+        raise click.BadParameter(f"--network {words.pop()} must be the only one; give hosts one by one")
     return (given[0] if words else list(given)) if given else None
 
 
@@ -118,7 +118,7 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     if bool(command) == bool(url):
         problem = "both a command and --url" if url else "neither a command after `--` nor --url"
         also = "" if url else "; --openapi names the document of an HTTP API"
-        raise click.UsageError(f"a server is started or reached, and there is {problem}{also}")
+        raise click.UsageError(f"a server needs either a command or a --url, and there is {problem}{also}")
     if command and command[0][:1] in {"", "-"}:
         problem = f"{command[0]!r} is not a command" if command[0] else "the command is empty"
         raise click.UsageError(f"{problem}; was a shell variable before it empty, as in `-- $PYTHON -m x`?")
@@ -130,7 +130,7 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
         started = "--env, --inherit, --cwd and --sandbox are for a command that is started"
         raise click.UsageError(f"{started}; --header is for a --url")
     if (asked.read or asked.write or asked.network) and not asked.sandbox:
-        raise click.UsageError("--read, --write and --network are for a server behind a wall: add --sandbox")
+        raise click.UsageError("--read, --write and --network are for a server in a sandbox: add --sandbox")
     if headers and not url:
         raise click.UsageError("--header is for a --url; --env gives variables to a command")
     entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": list(command[1:])}
@@ -177,10 +177,10 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the server; may contain '${VAR}'."
 )
 @click.option("--cwd", metavar="FOLDER", help="The folder that it runs in, instead of that of the file.")
-@click.option("--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The wall around the server.")
-@click.option("--read", multiple=True, metavar="PATH", help="A path that it may read behind its wall.")
+@click.option("--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The sandbox of the server.")
+@click.option("--read", multiple=True, metavar="PATH", help="A path that it may read in its sandbox.")
 @click.option(
-    "--write", multiple=True, metavar="PATH", help="A path that it may read and write behind its wall."
+    "--write", multiple=True, metavar="PATH", help="A path that it may read and write in its sandbox."
 )
 @click.option(
     "--network", multiple=True, metavar="none|all|HOST", help="What it may reach; by default nothing."
@@ -199,7 +199,7 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.option(
     "--kind",
     type=click.Choice(["npm", "pypi", "oci", "remote"]),
-    help="Which of its packages or addresses, instead of the first that can be used.",
+    help="Which of its packages or addresses to use, instead of the first that works.",
 )
 @click.option(
     "--set",
@@ -220,25 +220,25 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) -> None:
     """Add a server or an HTTP API to the configuration.
 
-    It goes into the configuration of this folder, which is made where there is none; --user is for the
+    It goes into the configuration of this folder, which is created if there is none; --user is for the
     user's own. It runs in the folder of that file, unless --cwd names another. The rest of the file does
     not change, and a backup is kept in the state folder. Values are written as they are given: write
     '${VAR}', in single quotes, for a secret that stays in the environment.
 
-    Then it is started and asked for its tools, which the catalogue keeps. Where that fails the server stays
+    Then it is started and asked for its tools, which the catalogue keeps. If that fails, the server stays
     in the file, and the exit code is 4.
 
     The operations of an HTTP API become tools. Its OpenAPI document is a file, or is downloaded once and put
     beside the configuration. A document that is given as --url, or in place of the command, is recognised;
-    --transport says that it is an MCP server after all.
+    --transport adds it as an MCP server all the same.
 
-    With --from the registry says how the server is started or reached: a package of npm or PyPI, an image, or
-    an address. Its version is pinned. What the server has to be given becomes an environment variable, which
-    is named, or is asked for with --set. The registry is a file or the address of an API, by --registry or by
-    `registry` in the configuration.
+    With --from, the registry says how the server is started or reached: an npm or PyPI package, an image, or
+    an address. Its version is pinned. A value that the server needs becomes an environment variable for
+    you to set, or has to be given with --set. The registry is a file or the URL of an API, from --registry or
+    from `registry` in the configuration.
 
-    Behind a wall (--sandbox) a server sees programs and its own packages, and nothing of the user; --read,
-    --write and --network open what it needs.
+    In a sandbox (--sandbox), a server sees programs and its own packages, but none of the user's files;
+    --read, --write and --network open what it needs.
 
     Examples:
       toolcrib add time -- uvx mcp-server-time
@@ -328,7 +328,7 @@ def _ask_registry(
         )
     entry = read_entry(source, asked.origin)
     plan = plan_server(entry, kind=asked.kind, values=_parse_pairs("--set", "=", asked.values))
-    notes = [f"{entry.name} {entry.version}, by {entry.source}", *plan.notes]
+    notes = [f"{entry.name} {entry.version}, from {entry.source}", *plan.notes]
     for variable, about in plan.variables.items():
         notes.append(f"set the environment variable {variable}{f': {about}' if about else ''}")
     settings = plan.settings
@@ -349,7 +349,7 @@ def _find_document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | No
 
     if asked.openapi is not None:
         if command or asked.url:
-            raise click.UsageError("--openapi is instead of a command or --url; keep one of them")
+            raise click.UsageError("--openapi replaces a command or --url; give only one of them")
         return read_api(asked.openapi)
     given = asked.url or (command[0] if len(command) == 1 else None)
     if given is None or asked.transport is not None or not names_document(given):
@@ -367,7 +367,7 @@ def _find_document(command: tuple[str, ...], asked: _Asked) -> "ApiDocument | No
     except ServerUnavailableError as error:
         if not has_suffix(given):  # such as an MCP server, which answers no GET
             return None
-        advice = "; with --transport http it is added as an MCP server, unseen"
+        advice = "; with --transport http it is added as an MCP server, unchecked"
         raise ServerUnavailableError(error.server, f"{error.reason}{advice}") from error
 
 
@@ -486,7 +486,7 @@ def _probe_of(crib: "Crib", name: str) -> "Probe":
     words = hide_secrets(status.stderr)
     error = None
     if status.tools is None:
-        reason = status.last_error or "it has not listed its tools in time"
+        reason = status.last_error or "it did not list its tools in time"
         kind = LoginRequiredError if status.needs_login else ServerUnavailableError
         error = kind(name, reason, words)
     tools = tuple(crib.index.get(each.id) for each in crib.index.list_all(namespace=name))
@@ -516,7 +516,7 @@ def _report_probe(probed: "Probe", *, quiet: bool, remedy: str = "") -> None:
             note(f"its tool {each!r} cannot be used: {reason}")
         return
     if not quiet:
-        note(f"it is in the file, and does not work: {probed.error}")
+        note(f"it was added to the file, but does not work: {probed.error}")
         if remedy:
             note(f"correct it and add it again: {remedy}")
     raise FailedError(UNAVAILABLE)
@@ -603,7 +603,7 @@ def _log_in(
 @click.command()
 @click.argument("name", shell_complete=server_names)
 @click.option(
-    "--everybody", is_flag=True, help="Also delete the logins of all persons with accounts of their own."
+    "--everybody", is_flag=True, help="Also delete the logins of all people with accounts of their own."
 )
 @common
 @click.pass_obj
@@ -631,7 +631,7 @@ def logout(state: State, name: str, everybody: bool) -> None:  # noqa: FBT001 - 
     elif not known:
         note(f"nobody was logged in to {name!r}")
     else:
-        left = "" if revoked else "; its server was not told, so its tokens end by themselves"
+        left = "" if revoked else "; its server was not notified, so its tokens stay valid until they expire"
         click.echo(clean(f"logged out of {name!r}{left}"))
 
 
@@ -662,8 +662,8 @@ def until(found: "StoredLogin") -> str:
     if found.access_token is None:
         return "no longer: log in again"
     if found.refresh_token is not None:
-        return "until it is taken back"
+        return "until it is revoked"
     if found.expires_at is None:
-        return "without an end"
+        return "without expiry"
     end = datetime.fromtimestamp(found.expires_at, UTC)
     return f"{'ended' if end < datetime.now(UTC) else 'until'} {end:%Y-%m-%d %H:%M} UTC"

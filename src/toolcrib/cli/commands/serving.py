@@ -53,18 +53,21 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
     show_default=True,
     help="How to serve.",
 )
-@click.option("--host", metavar="ADDRESS", help="Where HTTP listens; the configuration's, else 127.0.0.1.")
+@click.option(
+    "--host", metavar="ADDRESS", help="Address to listen on; by default the configuration's, else 127.0.0.1."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="The port of it; the configuration's, else 8808; 0 for any that is free.",
+    help="The port that HTTP listens on; by default the configuration's, else 8808; 0 for any free one.",
 )
 @click.option(
     "--expose",
     type=click.Choice(["meta", "auto", "all"]),
-    help="What clients see: the meta-tools, the tools themselves (all), or these while they are few (auto); "
-    "the configuration's, else meta. Over HTTP the first two have addresses of their own in any case.",
+    help="What clients see: the meta-tools, the tools themselves (all), or the tools while there are few "
+    "(auto); by default the configuration's, else meta. Over HTTP the first two have addresses of their own "
+    "in any case.",
 )
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="What is logged."
@@ -74,9 +77,9 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
     type=click.IntRange(1, 64),
     default=1,
     metavar="N",
-    help="How many processes serve the port; one that ends is started anew.",
+    help="How many processes serve the port; one that ends is restarted.",
 )
-@click.option("--open", "opens", is_flag=True, help="Open the console in the browser, where there is one.")
+@click.option("--open", "opens", is_flag=True, help="Open the console in the browser, if it is served.")
 @shared
 @click.pass_obj
 def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
@@ -91,22 +94,22 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Serve all tools to MCP clients at one endpoint.
 
-    Over stdio, for one client that starts it, standard output carries the protocol alone; everything else
+    Over stdio, for one client that starts it, standard output carries only the protocol; everything else
     goes to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
-    configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below each, at /all, are the
-    tools themselves, and at /meta those that find and run them. Another toolcrib always sees the tools
+    configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below each, /all has the
+    tools themselves, and /meta those that find and run them. Another toolcrib always sees the tools
     themselves.
 
-    With --json, one line of JSON says where it serves once it does: on standard output, or, over stdio, on
+    With --json, one line of JSON gives its address once it is ready: on standard output, or, over stdio, on
     standard error.
 
     With --workers N, N processes serve the port, each with servers of its own. The first also serves the
-    console and the commands. SIGHUP has all of them read the configuration again.
+    console and the commands. On SIGHUP, all of them read the configuration again.
 
     Example: toolcrib serve --transport http --port 8808
     """
     if transport == "stdio" and not (host is None and port is None):
-        raise click.UsageError("--host and --port are for --transport http; stdio listens nowhere")
+        raise click.UsageError("--host and --port are for --transport http; stdio does not listen on a port")
     if transport == "http" and state.toolset is not None:
         raise click.UsageError(
             f"--toolset is for stdio; over HTTP that toolset is served at /mcp/{state.toolset}"
@@ -140,14 +143,14 @@ def _start_workers(source: str | None, place: Mapping[str, Any], count: int) -> 
 
 
 @click.command()
-@click.option("--no-open", is_flag=True, help="Print the address alone.")
+@click.option("--no-open", is_flag=True, help="Only print the address.")
 @common
 @click.pass_obj
 def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives it by name
     """Open the console in the browser.
 
-    The running gateway of this configuration shows it (`toolcrib serve --transport http`). Where none
-    runs one is started here, which ends with Ctrl-C. The address that is printed logs one browser in, once.
+    The running gateway of this configuration serves it (`toolcrib serve --transport http`). If none is
+    running, one is started here, which Ctrl-C stops. The address that is printed logs one browser in, once.
 
     Example: toolcrib console
     """

@@ -79,14 +79,14 @@ def shape(  # noqa: PLR0913 - each is an option
         "defaults": _pairs("--default", defaults),
     }
     if not (remove or changes or hide or any(tables.values())):
-        raise click.UsageError("say what callers see, such as --name or --hide; or --remove")
+        raise click.UsageError("give at least one change, such as --name or --hide, or --remove")
     from toolcrib.model.suggest import choose  # noqa: PLC0415 - not needed to ask for help
 
     path = own_file(state, user=False)
     known = _read_shapes(path, toolset)
     if remove:
         if tool_id not in known:
-            raise NotFoundError(f"toolset {toolset!r} gives {tool_id!r} no shape{choose(tool_id, known)}")
+            raise NotFoundError(f"toolset {toolset!r} has no shape for {tool_id!r}{choose(tool_id, known)}")
         entry = None
     else:
         entry = _fit(

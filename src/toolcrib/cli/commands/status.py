@@ -199,7 +199,7 @@ def _describe_tokens(tokens: dict[str, Any]) -> str:
     message = f"{direct:,} for all definitions, {surface:,} for the tools that stand for them"
     if direct <= surface:
         remedy = 'set gateway.expose = "auto"'
-        return f"none: {message}; so few tools are cheaper listed directly: {remedy}"
+        return f"none: {message}; listing so few tools directly costs less: {remedy}"
     return f"{tokens['saved']:.0%}: {message}"
 
 

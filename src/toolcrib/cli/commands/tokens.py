@@ -45,7 +45,7 @@ def token() -> None:
     help="A toolset that it is valid for, instead of all; may be repeated.",
 )
 @click.option(
-    "--days", type=click.IntRange(1, 3650), metavar="N", help="Days until it expires; without it, never."
+    "--days", type=click.IntRange(1, 3650), metavar="N", help="Days until it expires; by default never."
 )
 @click.option("--force", is_flag=True, help="Replace the token of that name.")
 @common

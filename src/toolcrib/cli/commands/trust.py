@@ -47,7 +47,7 @@ def _name_decider(by: str | None) -> str:
     """Return who decides: the name that was given, or that of this user."""
     name = by or local_principal().subject
     if not name:
-        raise click.UsageError("this user has no name here, and the lock says who decided: add --by NAME")
+        raise click.UsageError("this user has no name, and the lock records who decided: add --by NAME")
     return name
 
 
@@ -61,7 +61,7 @@ def _report(state: State) -> "TrustReport":
 
 def _note_unanswered(names: Iterable[str]) -> None:
     for name in names:
-        note(f"{name!r} has not listed its tools; nothing is known of them")
+        note(f"{name!r} has not listed its tools; nothing is known about them")
 
 
 def _show_edit(state: State, edit: "TrustEdit", did: str) -> None:
@@ -74,7 +74,7 @@ def _show_edit(state: State, edit: "TrustEdit", did: str) -> None:
     for subject in edit.poisoned:
         note(
             f"{subject} is not approved, because the scan calls it poisoned: read what it says, and "
-            f"`toolcrib approve {quote(subject)}` takes it all the same"
+            f"`toolcrib approve {quote(subject)}` approves it all the same"
         )
     if left := len(edit.left):
         shown = "1 differs from the lock; `toolcrib diff` shows it"
@@ -215,7 +215,7 @@ def _show_drift(drift: "TrustDrift") -> None:
     "rules",
     multiple=True,
     metavar="RULE",
-    help="Accept what this rule of the scan finds in the tool, instead; may be repeated.",
+    help="Instead, accept what this rule of the scan finds in the tool; may be repeated.",
 )
 @click.option("--reason", metavar="TEXT", help="Why, with --suppress.")
 @_BY
@@ -225,7 +225,7 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
     """Approve tools as they are now.
 
     An ID is that of a tool, server/NAME, prompt/SERVER/NAME or template/SERVER/URI, as `verify` and `diff`
-    show them. One that is gone leaves the lock. A block of a tool that is named ends. What the scan calls
+    show them. One that is gone is removed from the lock. Naming a tool unblocks it. What the scan calls
     poisoned is approved only by its name, not by --all; the exit code is 13 if something was left out.
 
     Examples:
@@ -235,9 +235,9 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
     """
     by, rules, reason = _name_decider(options["by"]), options["rules"], options["reason"]
     if not subjects and not options["everything"]:
-        raise click.UsageError("name what you approve, or say --all; `toolcrib diff` shows what has changed")
+        raise click.UsageError("name what you approve, or use --all; `toolcrib diff` shows what has changed")
     if bool(rules) != (reason is not None) or (rules and len(subjects) != 1):
-        raise click.UsageError("--suppress and --reason belong together, with one tool")
+        raise click.UsageError("--suppress and --reason must be given together, for one tool")
     if rules:
         edit = _ask(
             state,
@@ -254,17 +254,17 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
 @click.command()
 @click.argument("tool_id", metavar="ID", shell_complete=tool_ids)
 @click.option("--reason", required=True, metavar="TEXT", help="Why, for the lock and for those who call it.")
-@click.option("--absent", is_flag=True, help="Block it although no tool of this id is known yet.")
+@click.option("--absent", is_flag=True, help="Block it even if no tool with this id is known yet.")
 @_BY
 @common
 @click.pass_obj
 def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | None) -> None:
     """Block a tool for everybody, whatever its definition says.
 
-    `toolcrib approve` ends that. The servers are asked only where no tool of this id is known, which may be
-    a mistyped one.
+    `toolcrib approve` unblocks it. The servers are asked only if no tool with this id is known: the id may
+    be mistyped.
 
-    Example: toolcrib block github:delete_repo --reason "not from here"
+    Example: toolcrib block github:delete_repo --reason "use the web page instead"
     """
     who = _name_decider(by)
 
@@ -278,7 +278,7 @@ def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | No
             edit = _ask(state, decide)
         except ToolNotFoundError as error:
             if not error.reason:
-                error.reason = "say --absent to block it before there is one"
+                error.reason = "use --absent to block it before it exists"
             raise
     _show_edit(state, edit, "blocked")
 
@@ -290,9 +290,9 @@ def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | No
 def require(state: State, wanted: tuple[str, ...]) -> None:
     """Check that tools exist, are approved, and have the right version.
 
-    A TOOL is an id, with a version or range after `@`, or with the digest of its definition, which --json
+    A TOOL is an id, alone or with `@` and a version, a range or the digest of its definition, which --json
     shows. The exit codes are those of `verify`; 3 means that a tool is not there, and 4 that its server does
-    not answer. What is withheld, or of another version or digest, counts as a major change.
+    not answer. A tool that is withheld, or has another version or digest, counts as a major change.
 
     Examples:
       toolcrib require github:list_issues time:now

@@ -52,7 +52,7 @@ def show_welcome(state: State) -> None:
             }
         )
         return
-    click.echo(f"toolcrib {toolcrib.__version__}: one endpoint over the tools of all your servers")
+    click.echo(f"toolcrib {toolcrib.__version__}: one endpoint for the tools of all your servers")
     click.echo(clean(f"configuration  {_describe_config(config, settings)}"))
     click.echo(f"gateway        {_describe_gateway(running)}")
     click.echo(clean(f"clients        {_describe_clients(found)}"))
@@ -96,7 +96,7 @@ def _describe_clients(found: "Inventory") -> str:
         names = list(dict.fromkeys(each.client for each in found.outside))
         verb = "reaches" if len(names) == 1 else "reach"
         parts.append(f"{_join(names)} {verb} {count_noun(len(found.outside), 'server')} without toolcrib")
-    return "; ".join(parts) or "none of this machine has a server"
+    return "; ".join(parts) or "no client on this machine has a server"
 
 
 def _next_steps(settings: "Settings", found: "Inventory") -> list[tuple[str, str]]:
@@ -105,7 +105,7 @@ def _next_steps(settings: "Settings", found: "Inventory") -> list[tuple[str, str
     direct = Counter(each.client for each in found.outside if each.status == "direct")
     at_most = _MAX_CLIENTS if is_empty else 1
     steps = [
-        (f"toolcrib import {client} --user", f"take over its {count_noun(count, 'server')}")
+        (f"toolcrib import {client} --user", f"import its {count_noun(count, 'server')}")
         for client, count in direct.most_common(at_most)
     ]
     if is_empty:
@@ -121,7 +121,5 @@ def _next_steps(settings: "Settings", found: "Inventory") -> list[tuple[str, str
         steps.append(("toolcrib status", "see servers, tools and the tokens saved"))
         steps.append(('toolcrib search "what it should do"', "find a tool"))
         if not _clients(found, is_behind=True) and not direct:
-            steps.append(
-                ("toolcrib install cursor", "put it into a client: cursor, vscode, claude-desktop, …")
-            )
+            steps.append(("toolcrib install cursor", "add it to a client: cursor, vscode, claude-desktop, …"))
     return [*steps, ("toolcrib --help", "see every command")]

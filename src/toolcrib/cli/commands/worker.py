@@ -12,11 +12,11 @@ from toolcrib.cli.state import State, common, wait_for
 @common
 @click.pass_obj
 def worker(state: State) -> None:
-    """Do durable runs for a Temporal server, with any number of other workers.
+    """Execute durable runs for a Temporal server, with any number of other workers.
 
     Any number of workers may run, on any number of machines, with the same configuration and the same store
-    of runs. It ends at Ctrl-C or SIGTERM, when the calls that it makes have ended, or after
-    `engine.shutdown_timeout`; what it leaves undone, another worker does.
+    of runs. On Ctrl-C or SIGTERM, a worker ends once its calls have ended, or after
+    `engine.shutdown_timeout`; another worker takes over what it leaves unfinished.
 
     Example: toolcrib worker --config toolcrib.toml
     """

@@ -50,9 +50,9 @@ def _format_names() -> tuple[str, ...]:
 def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, options: tuple[str, ...]) -> None:  # noqa: FBT001 - click gives it by name
     """Write tools in the format of a model provider.
 
-    All tools, or those named, as a JSON list on standard output; what the format cannot express is reported
-    on standard error, except fields of our own, such as the namespace. With --json each comes with its id and
-    all its warnings.
+    It writes all tools, or those named, as a JSON list to standard output; what the format cannot express is
+    reported on standard error, except toolcrib's own fields, such as the namespace. With --json each has its
+    id and all its warnings.
 
     Example: toolcrib convert --to openai --strict github:create_issue
     """
@@ -145,7 +145,7 @@ def _to_json(conversion: "Conversion") -> dict[str, Any]:
 def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int | None) -> None:
     """Write tools as Python signatures.
 
-    They are what a model that writes code for `code` should see: all tools, those named, or a namespace.
+    They are what a model needs to see to write code for `code`: all tools, those named, or a namespace's.
 
     Example: toolcrib stubs --namespace github --budget 2000
     """

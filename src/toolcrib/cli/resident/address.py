@@ -112,7 +112,7 @@ class Address:
 
 def _content(path: str) -> bytes:
     if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a pipe would be waited for
-        raise OSError(f"{path} is no file")
+        raise OSError(f"{path} is not a file")
     with open(path, "rb") as file:  # noqa: PTH123 - light
         return file.read(_MAX_CONFIG + 1)
 

@@ -134,7 +134,7 @@ function Shell() {
           <span class="muted">${me.value.operator ? "operator" : me.value.auditor ? "auditor: sees all" : "own calls only"}</span>
         </p>
         <p class="foot-actions">
-          <${Button} kind="quiet" icon="sun" label=${`Colours: ${theme.value || "as the system"}`} onClick=${() => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % 3])} />
+          <${Button} kind="quiet" icon="sun" label=${`Colours: ${theme.value || "same as the system"}`} onClick=${() => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % 3])} />
           <${Button} kind="quiet" icon="out" onClick=${logOut}>Log out<//>
         </p>
       </div>

@@ -31,7 +31,7 @@ _MAX_DEPTH = 100
 _MAX_LOOKED_AT = 200
 """Limit for unknown keys for which the nearest known one is searched."""
 _NONE = "mcpServers"
-_MISSING = "there are no servers in it; they stand under 'mcpServers'"
+_MISSING = "there are no servers in it; they belong under 'mcpServers'"
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class RawConfig:
         """Return the servers of a section of ours, and store the variables that all of them inherit."""
         servers, inherit = split_inherit(tables)
         if inherit is not None and (INHERIT in self.settings or self.beside is not None):
-            self.problems.append(Problem(f"{place}/{INHERIT}", "extra_forbidden", "stands twice; keep one"))
+            self.problems.append(Problem(f"{place}/{INHERIT}", "extra_forbidden", "appears twice; keep one"))
         elif inherit is not None:
             self.settings[INHERIT], self.beside = inherit, place
         return servers
@@ -119,7 +119,7 @@ def _add_ours(parts: RawConfig, document: Mapping[str, Any]) -> None:
     if not isinstance(ours, Mapping):
         parts.problems.append(Problem(f"/{OURS}", "type", "must be an object"))
     elif "servers" in ours:
-        message = "must stand under 'mcpServers'"
+        message = "must be under 'mcpServers'"
         parts.problems.append(Problem(f"/{OURS}/servers", "extra_forbidden", message))
     elif odd := [key for key in ours if not isinstance(key, str)]:
         message = f"has a key that is a Python {type(odd[0]).__name__}, and not a string"
@@ -190,7 +190,7 @@ def _make_plain(parts: RawConfig, folder: Path | None) -> None:
                     path = f"{parts.places[name]}{problem.path}"
                     parts.problems.append(Problem(path, problem.keyword, problem.message))
         except RecursionError:
-            message = f"is nested deeper than {_MAX_DEPTH} levels, or holds itself"
+            message = f"is nested deeper than {_MAX_DEPTH} levels, or contains itself"
             parts.problems.append(Problem(parts.places[name], "depth", message))
             parts.servers[name] = {"command": name}  # other problems are reported too
 

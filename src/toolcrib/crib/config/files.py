@@ -77,7 +77,7 @@ def _read_own(document: dict[str, Any]) -> RawConfig:
     """Return the parts of a `toolcrib.toml`, whose servers stand under either of two names."""
     parts = RawConfig(settings=dict(document))
     if INHERIT in document:
-        message = "stands under [servers]"
+        message = "belongs under [servers]"
         parts.problems.append(Problem(f"/{INHERIT}", "extra_forbidden", message))
         del parts.settings[INHERIT]
     for key in ("servers", "mcpServers"):

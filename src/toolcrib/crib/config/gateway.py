@@ -36,13 +36,13 @@ class ToolsetSettings(Section):
     tags: tuple[Text, ...] | None = None
     """At least one of these tags."""
     ids: tuple[Text, ...] | None = None
-    """These tools alone, in all their versions where none is written."""
+    """These tools alone, in all their versions if none is given."""
     exclude: tuple[Text, ...] = ()
     """Not these tools, written as in `ids`."""
     annotations: dict[Hint, bool] = Field(default={})
     """Hints that the tool itself gives, such as `readOnlyHint = true`."""
     expose: Expose | None = None
-    """The surface of its endpoint, instead of `gateway.expose`."""
+    """What clients see at its endpoint, instead of `gateway.expose`."""
     content_tools: bool | None = None
     """Whether it has tools that read resources and prompts, instead of `gateway.content_tools`."""
     plain_schemas: bool | None = None
@@ -98,13 +98,13 @@ _Address = Annotated[Text, AfterValidator(_address)]
 
 
 class AuthSettings(Section):
-    """The authorization server whose tokens are accepted, and what these must say."""
+    """The authorization server whose tokens are accepted, and what these must contain."""
 
     issuer: _Address
     """Its address, exactly as in the `iss` claim of its tokens."""
     audience: _Address
     """The audience of its tokens: the address of `/mcp` here, as clients know it. The endpoint of a toolset
-    takes tokens for its own address too."""
+    accepts tokens for its own address too."""
     audiences: tuple[Text, ...] = ()
     """Further audiences that its tokens may have, such as the client ID that Entra ID writes into them."""
     jwks: Text | None = None
@@ -161,21 +161,21 @@ class GatewaySettings(Section):
     token: Text | None = Field(default=None, repr=False)
     """The token that clients must send as `Authorization: Bearer ...`; `${VAR}` allowed."""
     tokens: dict[str, TokenSettings] | None = Field(default=None, repr=False)
-    """Tokens of single persons and programs by name, in addition to `token`; an empty table still requires a
+    """Tokens of people and programs by name, in addition to `token`; an empty table still requires a
     token or a login."""
     auth: AuthSettings | None = None
     """An authorization server whose users may call the gateway."""
     public_url: _Address | None = None
-    """Its URL for browsers, such as `https://crib.example.com`, where persons log in to servers; else that of
+    """Its URL for browsers, such as `https://crib.example.com`, where people log in to servers; else that of
     `auth.audience`, or its own address if only this machine can reach it. Its host is an allowed host."""
     allowed_hosts: tuple[Text, ...] = ()
-    """Further host names that requests may use, such as `crib.example.com` of a proxy, besides the addresses
+    """Further host names that requests may use, such as a proxy's `crib.example.com`, besides the addresses
     and the host name of this machine."""
     allowed_origins: tuple[Text, ...] = ()
     """Origins of web pages that may call it, such as `https://app.example.com`, besides those of this
     machine."""
     confirm: bool = True
-    """Whether a destructive tool runs only when the user has agreed, where the client can ask; `allow` rules
+    """Whether a destructive tool runs only when the user has agreed, if the client can ask; `allow` rules
     that name the tool, its namespace or a pattern, or `destructiveHint = true` count as consent."""
     code: bool = True
     """Whether `execute_code` is available."""
@@ -186,7 +186,7 @@ class GatewaySettings(Section):
     request_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**20
     """Size limit of a request over HTTP."""
     request_timeout: Seconds = 30.0
-    """Seconds that a client may take to send a request, or read nothing of a response; headers may take
+    """Seconds that a client may take to send a request, or pause in reading a response; headers may take
     10."""
     max_timeout: Seconds = 600.0
     """The largest `timeout_ms` of a client, in seconds; a larger value is reduced to it, with a note in the
@@ -222,7 +222,7 @@ class GatewaySettings(Section):
     def opening_remedy(self) -> str:
         """Advice for a gateway that no client can reach."""
         made = "make one with 'toolcrib token add NAME'"
-        return f"{made}, or remove [gateway.tokens] to ask for none" if is_loopback(self.host) else made
+        return f"{made}, or remove [gateway.tokens] to require none" if is_loopback(self.host) else made
 
 
 def is_loopback(host: str) -> bool:

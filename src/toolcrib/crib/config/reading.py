@@ -106,5 +106,5 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for place, key in enumerate(keys) if key in keys[:place])
-        raise ValueError(f"the key {twice[:80]!r} stands twice in one object; one of them would be lost")
+        raise ValueError(f"the key {twice[:80]!r} appears twice in one object; one of them would be lost")
     return made

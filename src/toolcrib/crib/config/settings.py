@@ -61,15 +61,15 @@ class OpenApiSettings(Section):
     base_url: str | None = None
     """The base URL of the API, if the document does not have it."""
     secrets: dict[str, str] = Field(default={}, repr=False)
-    """By security scheme, `${VAR}` allowed."""
+    """Secrets by security scheme; `${VAR}` allowed."""
     allow_private: bool | tuple[str, ...] = False
     """To which private addresses requests may go: none, all, or these hosts and networks."""
     required: bool = False
-    """Whether the gateway counts as not ready without it."""
+    """Whether the gateway is not ready without it."""
     results: GuardedResults | None = None
     """What is done about what it sends, instead of the general `results`."""
     trust: TrustMode | None = None
-    """What is asked of its tools, instead of `trust.mode`."""
+    """How its tools are approved, instead of `trust.mode`."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -93,7 +93,7 @@ class SearchSettings(Section):
     uses the built-in model, and `hybrid` is an error."""
     model: FilePath = BUILT_IN
     """The model for search by meaning: `static`, which is built in, `minilm`, which
-    `pip install toolcrib-minilm` brings, the name of another installed model, or the folder of one."""
+    `pip install toolcrib-minilm` installs, the name of another installed model, or the folder of one."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The lowest confidence of a result, by default."""
     learn: Literal["off", "principal", "shared"] = "principal"
@@ -116,7 +116,7 @@ class SearchSettings(Section):
 
 
 class CacheSettings(Section):
-    """For how long answers of read-only tools are kept."""
+    """For how long results of read-only tools are cached."""
 
     ttl: Seconds = 60.0
     """Seconds that a result is cached."""
@@ -144,19 +144,19 @@ class AuditSettings(Section):
     max_bytes: Annotated[int, Field(ge=4096)] | None = None
     """Size at which the file is rotated; its hash chain continues in the next file."""
     sign: bool = True
-    """Whether the audit is signed at intervals, with a key of the user."""
+    """Whether the audit is signed at intervals, with the user's key."""
 
 
 class TrustSettings(Section):
     """Which servers and APIs need approval before their tools are used."""
 
     mode: TrustMode | None = None
-    """`off`: nothing. `tofu`, trust on first use: what has changed since it was approved, or first seen, is
-    withheld. `strict`: so is what nobody has approved. Without it, `tofu` where there is a `tools.lock`
+    """`off`: no approval. `tofu`, trust on first use: what has changed since it was approved or first seen is
+    withheld. `strict`: what nobody has approved is withheld too. By default `tofu` if there is a `tools.lock`
     beside the configuration, else `off`."""
     allow: Literal["none", "patch", "minor", "major"] | None = None
-    """The greatest change that needs no approval: `none`, of words alone (`patch`), one that breaks no call
-    (`minor`), or any (`major`). Without it, `patch` for `tofu` and `none` for `strict`."""
+    """The greatest change that needs no approval: `none`, one in wording (`patch`), one that breaks no call
+    (`minor`), or any (`major`). By default `patch` for `tofu` and `none` for `strict`."""
 
 
 def _check_hook(url: str) -> str:
@@ -180,7 +180,7 @@ class WebhookSettings(Section):
     url: Annotated[Text, AfterValidator(_check_hook)]
     """The URL that they are posted to."""
     secret: Text = Field(repr=False)
-    """The key that signs them, and answers: at least 24 characters, or `whsec_` and base64; `${VAR}` is
+    """The key that signs them and the answers: at least 24 characters, or `whsec_` and base64; `${VAR}` is
     allowed."""
 
 
@@ -188,10 +188,10 @@ class ConsoleSettings(Section):
     """The console in the browser, and the JSON API below `/api/`."""
 
     enabled: bool | None = None
-    """Whether they are served; by default where only this machine can reach the gateway: it listens on a
-    loopback address, and has no `gateway.public_url`. A change needs a restart of the gateway."""
+    """Whether they are served; by default only if no other machine can reach the gateway (it listens on a
+    loopback address, and has no `gateway.public_url`). A change needs a restart of the gateway."""
     operators: tuple[Text, ...] = ()
-    """Who sees the calls of everybody, answers those that wait, and starts and stops servers, beside the user
+    """Who sees everybody's calls, answers those that wait, and starts and stops servers, besides the user
     of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
     auditors: tuple[Text, ...] = ()
     """Who sees the calls of everybody with their arguments and results, those that wait, and the rules, but
@@ -199,7 +199,7 @@ class ConsoleSettings(Section):
     calls: Count = 20_000
     """Limit for the calls that it shows."""
     approval_timeout: Seconds = 300.0
-    """For how many seconds a call that a rule asks about waits for an operator, where its client cannot ask
+    """Seconds that a call waits for an operator, if a rule asks about it, its client cannot ask,
     and an operator has the console open or `webhook` is set."""
     webhook: WebhookSettings | None = None
     """Posts calls that wait for a person."""
@@ -249,7 +249,7 @@ class RunSettings(Section):
     `store` if that is one, or a file in the user's data folder. Other machines can resume them only with the
     same `key`."""
     max_age: Seconds = 604_800.0
-    """Seconds after its last call in which a run can be resumed; then it is deleted."""
+    """Seconds after its last call during which a run can be resumed; then it is deleted."""
     max_runs: Count = 1000
     """Limit for stored runs; finished ones are deleted first."""
 
@@ -259,16 +259,16 @@ class RunSettings(Section):
 
 
 class EngineSettings(Section):
-    """Where durable runs are done: by a Temporal server and its workers."""
+    """Where durable runs are executed: by a Temporal server and its workers."""
 
     temporal: Text
     """The address of the server, such as `temporal.example.com:7233`. Runs then need a store that all workers
     share (`runs.store`), and at least one `toolcrib worker`."""
     namespace: Text = "default"
-    """The namespace at the server."""
+    """The namespace on the server."""
     queue: Text = "toolcrib"
-    """The task queue of workers and workflows. Pieces that need a kind of sandbox are in a queue with its
-    name behind a dash, such as `toolcrib-monty`."""
+    """The task queue of workers and workflows. Pieces that need a certain sandbox go to a queue that is
+    named after it, such as `toolcrib-monty`."""
     tls: bool = False
     """Whether the connection is encrypted."""
     ca: FilePath | None = None
@@ -278,11 +278,11 @@ class EngineSettings(Section):
     private_key: FilePath | None = None
     """The file of the key of that certificate."""
     api_key: Text | None = Field(default=None, repr=False)
-    """The key of an account at a hosted server, `${VAR}` allowed."""
+    """The key of an account on a hosted server, `${VAR}` allowed."""
     heartbeat: Annotated[float, Field(ge=0.5, le=3600)] = 2.0
     """Seconds without a heartbeat after which a worker counts as dead and another one takes over."""
     shutdown_timeout: Seconds = 10.0
-    """Seconds that a stopping worker gives its calls to end."""
+    """Seconds that the calls of a stopping worker have to finish."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> "EngineSettings":
@@ -317,14 +317,14 @@ class Settings(Section):
     servers: dict[str, ServerConfig] = Field(default={})
     """MCP servers by name; the name is the namespace of their tools."""
     inherit: Patterns = ()
-    """The environment variables that every started server inherits, beside its own `inherit`; in a
+    """The environment variables that every started server inherits, besides its own `inherit`; in a
     `toolcrib.toml` it is under `[servers]`."""
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
     registry: Text | None = None
     """The registry of MCP servers that `toolcrib add --from` asks: a file, or the address of an API."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
-    """The file of the catalogue, or `memory`; else a configuration file has one in the user's data. Or the
+    """The catalogue's file (by default one per configuration, in the user's data folder), `memory`, or the
     address of a PostgreSQL database that gateways share, such as
     `postgresql://toolcrib:${PASSWORD}@db.example.com/toolcrib?sslmode=verify-full`, with the parameters that
     libpq knows; `${VAR}` is allowed."""
@@ -356,11 +356,11 @@ class Settings(Section):
     """Who may run what: the first matching rule decides, and everything that no rule allows is refused.
     Without rules, everybody may run everything."""
     rate_limits: tuple[RateRule, ...] = ()
-    """How many calls of which tools may run in which time. A call must fit within all limits that apply to
+    """How many calls of which tools may run in a period. A call must be within all limits that apply to
     it."""
     results: GuardedResults = ResultActions.from_valid()
-    """What is done about secrets, personal data and instructions to the model in what tools send: `log`,
-    `redact`, `block`, or a table with one of them for each. Without it nothing is looked for."""
+    """How secrets, personal data and instructions to the model in tool results are handled: `log`,
+    `redact`, `block`, or a table with one of them for each. Without it, results are not checked."""
     audit: AuditSettings | None = None
     """Records each call; without this section, nothing is recorded."""
     trust: TrustSettings = TrustSettings.from_valid()

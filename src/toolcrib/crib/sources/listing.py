@@ -350,7 +350,7 @@ class ToolLister:
         try:
             await to_thread.run_sync(self._miss, origin)
         except ToolcribError as error:
-            _LOG.warning("that %r did not answer is not kept: %s", origin.name, error)
+            _LOG.warning("it could not be stored that %r did not answer: %s", origin.name, error)
 
     def _fail(self, origin: Origin, error: ToolcribError) -> None:
         is_known = not self._is_current(origin) or str(origin.error) == str(error)
@@ -379,7 +379,7 @@ class ToolLister:
         try:
             await to_thread.run_sync(self._drop, origin)
         except ToolcribError as error:
-            _LOG.warning("that %r is gone is not kept: %s", origin.name, error)
+            _LOG.warning("it could not be stored that %r is gone: %s", origin.name, error)
         finally:
             self._leaving.pop(0)
             done.set()

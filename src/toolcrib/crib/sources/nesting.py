@@ -30,7 +30,7 @@ def read_depth(environ: Mapping[str, str] | None = None) -> int:
     text = (os.environ if environ is None else environ).get(DEPTH, "")
     depth = int(text) if text.isdecimal() and text.isascii() else 0
     if depth > MAX_DEPTH:
-        fault = f"is {depth}: toolcrib is started by toolcrib too often; does a configuration name itself?"
+        fault = f"is {depth}: toolcrib has started itself too many times; does a configuration name itself?"
         raise ConfigError("environment", (Problem(f"/{DEPTH}", "limit", fault),))
     return depth
 

@@ -123,7 +123,7 @@ class AuditFile:
     def _current_fault(self) -> str | None:
         since = self._writing_since
         if self._fault is None and since is not None and time.monotonic() - since > self._patience:
-            return "a record is being written and does not come to an end"
+            return "writing a record does not come to an end"
         return self._fault
 
     def _run(self) -> None:

@@ -226,13 +226,13 @@ def read_chain(lines: Iterable[str], verify: Verify | None = None, head: str | N
             if verify(signature, previous.encode()):
                 checkpoints, proven = checkpoints + 1, number
             else:
-                problems.append((number, "its signature is not that of this key"))
+                problems.append((number, "its signature was not made with this key"))
         if digest == head:
             has_head, proven = True, number
         last = digest
     if head is not None and not has_head:
         problems.append(
-            (number, f"the line with the digest {head} is not here: lines were changed or taken away")
+            (number, f"the line with the digest {head} is not here: lines were changed or removed")
         )
     elif (verify is not None or head is not None) and (proven < number or not number):
         problems.append((proven + 1, _describe_unproven(number - proven)))

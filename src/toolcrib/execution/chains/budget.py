@@ -56,7 +56,9 @@ class ResultBudget:
             most, name, unit = self._limits.max_bytes, "max_bytes", "bytes of JSON"
         else:
             return
-        raise LimitExceededError(name, f"the results of a chain may hold {most:,} {unit} together; {_ADVICE}")
+        raise LimitExceededError(
+            name, f"the results of a chain may hold at most {most:,} {unit} together; {_ADVICE}"
+        )
 
 
 async def json_size(value: Any, *, max_values: int, max_bytes: int) -> tuple[int, int]:

@@ -307,7 +307,7 @@ class _ArgumentChecker:
             place = (missing or named)[0]
             first = found[place]
             shown = json.dumps({"$ref": "previous"} if taker is None else {taker: {"$ref": "previous"}})
-            message = f"{first.message}; {shown} takes what the step before gave"
+            message = f"{first.message}; {shown} gets the result of the step before"
             found[place] = Problem(first.path, first.keyword, message[:500])
         return found
 

@@ -47,7 +47,9 @@ def read_steps(code: str, calls: Sequence[ToolCallRecord]) -> tuple[ChainStep, .
     last = _Result(len(reader.steps) - 1)
     value, line = reader.names.get("__out", (None, end))
     if not reader.steps or value != last:
-        raise NotStraightLineError("a chain gives what its last step gave; leave just that in `__out`", line)
+        raise NotStraightLineError(
+            "a chain returns the result of its last step; leave only that in `__out`", line
+        )
     if len(reader.steps) != len(calls):
         raise NotStraightLineError("the run made other calls than the code shows", end)
     return tuple(reader.steps)
@@ -139,10 +141,10 @@ class _Reader:
     def _read_call(self, node: ast.expr) -> _Result:
         place = len(self.steps)
         if not isinstance(node, ast.Call):
-            raise NotStraightLineError("what is awaited is no call of a tool", node.lineno)
+            raise NotStraightLineError("what is awaited is not a call of a tool", node.lineno)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in _OTHER_FUNCTIONS or place >= len(self._calls):
-            raise NotStraightLineError("it calls something that is no tool", node.lineno)
+            raise NotStraightLineError("it calls something that is not a tool", node.lineno)
         call = self._calls[place]
         if call.error is not None:
             raise NotStraightLineError(f"this call failed: {call.error}", node.lineno)
@@ -150,7 +152,7 @@ class _Reader:
         if name in _GENERIC_CALLS:
             args = args.get("args") or {}
         if not isinstance(args, dict):
-            raise NotStraightLineError("the arguments are not written here", node.lineno)
+            raise NotStraightLineError("the arguments are not written out here", node.lineno)
         self.steps.append(ChainStep(tool_id=call.tool_id, args=_to_template(args, outermost=True)))
         return _Result(place)
 

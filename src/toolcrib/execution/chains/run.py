@@ -56,7 +56,7 @@ _MAX_PARALLEL_BYTES = 1 << 20
 """Calls with larger arguments, as JSON, run one at a time: each call copies and serializes its arguments."""
 _MAX_BUSY_SECONDS = 0.005
 """Then other tasks run, and a deadline can cancel: tools that never wait have no checkpoint of their own."""
-_RESULT_TOO_LARGE = "the tool ran, but there is no room for what it gave"
+_RESULT_TOO_LARGE = "the tool ran, but there is no room for its result"
 
 
 async def run_chain(  # noqa: PLR0913 - the deadline in three ways: as a number, since when, and as a scope
@@ -341,7 +341,7 @@ class _ChainRun:
     def _make_cancelled_result(self, node: StepNode, place: int, started: float) -> StepResult:
         """Return the result of a part that was cancelled while it ran."""
         part = node.parts[place] if node.is_group else node
-        reason = "it was broken off together with the step that it is a part of"
+        reason = "it was cancelled together with the step that it is a part of"
         error = ToolCancelledError(tool_id=self._find_running_tool(part), reason=reason)
         if node.is_group:
             return self._make_unfinished_result(part, error, started)
@@ -366,10 +366,9 @@ class _ChainRun:
     def _check_call_limit(self, calls: int) -> None:
         most = self._limits.max_calls
         if self._calls + calls > most:
-            raise LimitExceededError(
-                "max_calls",
-                f"a chain may call tools {most:,} times, and this is its {self._calls + calls:,}th",
-            )
+            reached = self._calls + calls
+            reason = f"a chain may make at most {most:,} tool calls; this step would bring it to {reached:,}"
+            raise LimitExceededError("max_calls", reason)
 
 
 def _name_part(node: StepNode, place: int) -> str:

@@ -130,7 +130,7 @@ class Addresses:
         except ValueError:
             if "/" in entry or ":" in entry:
                 raise _config_error(
-                    f"holds {entry!r:.80}, which is no network; a port or path is not part of it"
+                    f"holds {entry!r:.80}, which is not a network; a port or path is not part of it"
                 ) from None
             self._hosts.add(entry.lower().removesuffix("."))
 

@@ -208,7 +208,7 @@ def _decode(content: bytes, media_type: str, charset: str) -> Any:
             return parse_json_value(content if charset == "utf-8" else content.decode(charset))
         except ValueError as error:
             raise UnreadableError(
-                f"the answer says that it is JSON, and is not: {str(error)[:200]}"
+                f"the answer says that it is JSON, but it is not: {str(error)[:200]}"
             ) from error
     if _TEXT_TYPE.fullmatch(media_type):
         return content.decode(charset, "replace")

@@ -103,19 +103,19 @@ def check_base_url(provider_id: str, url: str) -> str:
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         fault = "must begin with http:// or https:// and a host"
     elif parts.username is not None or parts.password is not None:
-        fault = "must not hold a user or a password; give them as secrets"
+        fault = "must not contain a user or a password; give them as secrets"
     elif is_unusual_number(parts.hostname):
         fault = "is an odd spelling of an address; write it in full"
     elif not all(parts.hostname.removesuffix(".").split(".")):
         fault = "has a host with nothing between two dots, or before the first"
     elif parts.query or parts.fragment:
-        fault = "must not hold a query or a fragment"
+        fault = "must not contain a query or a fragment"
     if parts is None or fault:
         shown = "" if parts is None or parts.username is not None else f" {url!r:.200}"
         raise config_error(provider_id, "/base_url", f"the address{shown} {fault}")
     path = quote(parts.path, safe=PATH_SAFE).rstrip("/")
     if any(unquote(part) in {".", ".."} for part in path.split("/")):
-        raise config_error(provider_id, "/base_url", f"the address {url!r:.200} must not hold '.' or '..'")
+        raise config_error(provider_id, "/base_url", f"the address {url!r:.200} must not contain '.' or '..'")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 

@@ -116,7 +116,7 @@ class HttpClient:
         self._max_bytes = options.get("max_response_bytes", 16 * 2**20)
         for name, value in self._headers.items():
             if not is_token(name) or not _is_header_value(value):
-                reason = f"{name!r:.80} is no name of a header, or its value none that a header can have"
+                reason = f"{name!r:.80} is not a header name, or its value is not valid in a header"
                 problem = Problem("/headers", "header", reason)
                 raise ConfigError(f"provider {self.provider_id!r}", (problem,))
 

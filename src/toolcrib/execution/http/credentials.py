@@ -57,7 +57,7 @@ class Credentials:
                 value = f"Bearer {text.removeprefix('Bearer ')}"
             fits = {"header": _HEADER_TEXT, "cookie": _COOKIE_TEXT, "query": _PRINTABLE}[scheme.place]
             if not fits.fullmatch(value):
-                raise ValueError(f"it holds what a {scheme.place} cannot carry")
+                raise ValueError(f"it has characters that a {scheme.place} cannot carry")
             hidden += sorted(secret_forms(text))
             places = {"header": made.headers, "query": made.query, "cookie": made.cookies}
             places[scheme.place][scheme.name] = value
@@ -76,7 +76,7 @@ async def read_secret(secret: Secret) -> str:
     if isinstance(value, tuple):
         value = ":".join(value)
     if not isinstance(value, str) or not value.strip() or not _PRINTABLE.fullmatch(value.strip()):
-        raise ValueError("it must be printable text of one line")
+        raise ValueError("it must be printable text on one line")
     return value.strip()
 
 

@@ -77,9 +77,9 @@ def _encode_segment(text: str) -> str:
     if not text:
         raise EncodingError("must not be empty, because it is a part of the path")
     if any(segment in {".", ".."} for segment in _SLASHES.split(text)):
-        raise EncodingError("must not hold the path segments '.' or '..'")
+        raise EncodingError("must not contain the path segments '.' or '..'")
     if _CONTROL.search(text):
-        raise EncodingError("must not hold control characters, because it is a part of the path")
+        raise EncodingError("must not contain control characters, because it is a part of the path")
     return quote(text, safe="")
 
 
@@ -153,7 +153,7 @@ def encode_header(parameter: Parameter, value: Any) -> str:
         text = plain_text(value)
     if not _HEADER.fullmatch(text):
         raise EncodingError(
-            "must be printable Latin-1 text of one line, with no space at either end, because it is a header"
+            "must be printable Latin-1 text on one line, with no space at either end, because it is a header"
         )
     return text
 
@@ -199,4 +199,4 @@ def _flatten_pairs(pairs: Iterable[tuple[str, str]], *, is_object: bool, explode
 
 def _refuse_separator(separator: str, texts: Iterable[str]) -> None:
     if any(separator in text for text in texts):
-        raise EncodingError(f"must not hold {separator!r} in a member, because that separates the members")
+        raise EncodingError(f"must not contain {separator!r} in a member, because that separates the members")

@@ -85,12 +85,12 @@ def _make_plan(provider_id: str, endpoint: Endpoint) -> RequestPlan:
     parts = urlsplit(endpoint.url)
     origin = check_base_url(provider_id, f"{parts.scheme}://{parts.netloc}")
     if parts.fragment or "{" in parts.netloc:
-        raise _endpoint_error(endpoint, "/url", "must not hold a fragment, or an argument in its host")
+        raise _endpoint_error(endpoint, "/url", "must not contain a fragment, or an argument in its host")
     parameters = [Parameter(argument=name, name=name, place="path") for name in _ARGUMENT.findall(parts.path)]
     if len({parameter.name for parameter in parameters}) != len(parameters):
         raise _endpoint_error(endpoint, "/url", "names an argument twice")
     if _BRACE.search(_ARGUMENT.sub("", parts.path)):
-        raise _endpoint_error(endpoint, "/url", "holds braces around what is no name of an argument")
+        raise _endpoint_error(endpoint, "/url", "has braces around what is not an argument name")
     fixed = [parts.query] if parts.query else []
     for name, value in endpoint.query.items():
         if argument := _ARGUMENT.fullmatch(value):
@@ -98,7 +98,7 @@ def _make_plan(provider_id: str, endpoint: Endpoint) -> RequestPlan:
                 Parameter(argument=argument[1], name=name, place="query", style="form", explode=True)
             )
         elif _ARGUMENT.search(value):
-            raise _endpoint_error(endpoint, "/query", f"{value!r:.80} must be one argument, or hold none")
+            raise _endpoint_error(endpoint, "/query", f"{value!r:.80} must be one argument, or contain none")
         else:
             fixed.append(f"{quote(name, safe='')}={quote(value, safe='')}")
     headers = list(_read_headers(endpoint, parameters))

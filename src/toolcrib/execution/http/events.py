@@ -55,7 +55,7 @@ def parse_json_value(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if _SURROGATE_ESCAPE.search(text) and any(map(_holds_surrogate, walk(value))):
-        raise ValueError("it holds a lone surrogate, which is no text")
+        raise ValueError("it holds a lone surrogate, which is not text")
     return value
 
 

@@ -63,7 +63,7 @@ class Inflater:
             while chunk := self._inflate(b""):
                 yield chunk
             if not self._decompressor.eof:
-                raise UnreadableError("the answer is compressed, and breaks off before its end")
+                raise UnreadableError("the answer is compressed, and ends prematurely")
 
     def _inflate(self, data: bytes) -> bytes:
         started, self._started = self._started, True

@@ -127,10 +127,12 @@ async def _ask_client(running: RelayedCall, result: dict[str, Any]) -> dict[str,
     """
     question = await running.check_answer(result, without="requestState")
     if question["inputRequests"].keys() != result["inputRequests"].keys():
-        reason = "the server asks for input, and the name of a question holds what is removed here"
+        reason = (
+            "the server asks for input, and the name of a question contains something that is removed here"
+        )
         raise _execution_error(running.call, reason)
     if running.client is not None and running.client.pass_on(question, running.findings):
-        reason = "the client is asked for input, and makes its request again"
+        reason = "the client is asked for input, and repeats its request"
         raise _execution_error(running.call, reason)
     return await running.ask(question["inputRequests"])
 

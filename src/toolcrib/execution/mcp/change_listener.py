@@ -92,7 +92,7 @@ class ChangeListener:
         declared = connection.session.server_capabilities
         if declared is not None and not (declared.resources and declared.resources.subscribe):
             raise RequestRefusedError(
-                self._server, "resources/subscribe", "it does not tell of changed resources"
+                self._server, "resources/subscribe", "it does not report changed resources"
             )
         self._watched[uri] = self._watched.get(uri, 0) + 1
         if self._watched[uri] > 1:
@@ -179,7 +179,7 @@ class ChangeListener:
             try:
                 await self._subscribe(connection, uri)
             except RequestRefusedError as error:
-                _log.debug("server %r tells no more of a resource: %s", self._server, error)
+                _log.debug("server %r no longer reports changes of a resource: %s", self._server, error)
             else:
                 self.notify("updated", uri)
 
@@ -223,11 +223,11 @@ class ChangeListener:
                         async for event in events:
                             self._notify(event)
                 except MCPError as error:
-                    _log.debug("server %r tells no changes: %s", self._server, error)
+                    _log.debug("server %r does not report changes: %s", self._server, error)
                     if error.code == METHOD_NOT_FOUND:
                         break
                 except SubscriptionLost:
-                    _log.debug("server %r stopped telling changes; listening again", self._server)
+                    _log.debug("server %r stopped reporting changes; listening again", self._server)
                 missed = True  # what happens until it is heard again
                 ready.set()
                 await backoff.sleep()

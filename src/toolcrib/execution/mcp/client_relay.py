@@ -245,7 +245,11 @@ class RunningCalls:
         """
         running, own = self._find_request(), _RUNNING.get() is not None
         if running is None or running.on_input is None:
-            why = "requests of several clients run" if self._calls else "no request of a client runs"
+            why = (
+                "requests of several clients are running"
+                if self._calls
+                else "no request of a client is running"
+            )
             raise MCPError(INVALID_REQUEST, f"{method} cannot be passed on: {why}")
         if len(running.questions) >= _MAX_QUESTIONS:
             waiting = f"{_MAX_QUESTIONS} questions of this call wait for an answer already"
@@ -265,7 +269,7 @@ class RunningCalls:
                 raise _refusal(error) from error
             finally:
                 running.questions.discard(scope)
-        raise MCPError(INVALID_REQUEST, f"{method} needs no answer any more: the call is over")
+        raise MCPError(INVALID_REQUEST, f"{method} no longer needs an answer: the call is over")
 
 
 def _refusal(error: ToolExecutionError | ResultBlockedError | RequestRefusedError) -> MCPError:

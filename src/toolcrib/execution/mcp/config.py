@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
         quotes = "; put it in quotes" if isinstance(value, bool) else ""
         raise _fault("type", f"must be a string, not {type(value).__name__}{quotes}")
     if "\0" in value:
-        raise _fault("text", "must not hold a NUL character")
+        raise _fault("text", "must not contain a NUL character")
     return value
 
 
@@ -127,20 +127,20 @@ def _not_empty(text: str) -> str:
 
 def _variable_name(name: str) -> str:
     if not name or "=" in name:
-        raise _fault("name", "is not the name of a variable: it may not be empty nor hold '='")
+        raise _fault("name", "is not the name of a variable: it must not be empty or contain '='")
     return name
 
 
 def _header_name(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
-        raise _fault("name", "is not the name of a header: it may hold letters, digits and '-'")
+        raise _fault("name", "is not the name of a header: it may contain letters, digits and '-'")
     return name
 
 
 def _header_value(value: str) -> str:
     stripped = value.strip()
     if _NOT_IN_A_HEADER.search(stripped):  # the value may be a secret, so it is not shown
-        raise _fault("text", "may hold only printable ASCII characters")
+        raise _fault("text", "may contain only printable ASCII characters")
     return stripped
 
 
@@ -169,7 +169,9 @@ def _wall_path(path: str) -> str:
     if fault := path_fault(path):
         raise _fault("path", fault)
     if not Path(path).name and "$" not in path:
-        raise _fault("path", "is the root of all files, which leaves no wall; name folders in it")
+        raise _fault(
+            "path", "is the root of all files, which would leave nothing protected; name folders in it"
+        )
     return path
 
 
@@ -212,7 +214,7 @@ def _shareable(text: str, secrets: Iterable[str], folder: Path | None) -> str:
 
 
 class ServerConfig(Record):
-    """One MCP server: a `command` to start, or a `url` to reach; keys that are not known are kept.
+    """One MCP server: a `command` to start, or a `url` to reach; unknown keys are kept.
 
     The transport follows from that, unless `transport` (or `type`) says it: stdio for a command, http for a
     url. The spellings of other clients are read too: `streamable-http`, `serverUrl`, `httpUrl`.
@@ -236,7 +238,7 @@ class ServerConfig(Record):
     """Variables in addition to those that a server inherits: path, home, user, shell, language, XDG folders,
     proxies and certificates."""
     inherit: Patterns = ()
-    """Further variables that it inherits from our environment: names or patterns such as `AWS_*`; `*` means
+    """Further variables to inherit from toolcrib's environment: names or patterns such as `AWS_*`; `*` means
     all."""
     cwd: Filled | None = None
     """Its working directory; by default the folder of the configuration file."""
@@ -446,16 +448,18 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
     """Yield contradictory settings, and a transport that does not exist."""
     urls = [name for name in _URL_NAMES if data.get(name) is not None]
     if len(urls) > 1:
-        yield _detail((urls[1],), "url", f"stands beside {urls[0]!r}, which means the same; keep one of them")
+        yield _detail(
+            (urls[1],), "url", f"is given beside {urls[0]!r}, which means the same; keep one of them"
+        )
     commanded = data.get("command") is not None
     if commanded and urls:
-        yield _detail(
-            (), "command", f"it has both a 'command' and a {urls[0]!r}; a server is started or reached"
-        )
+        yield _detail((), "command", f"it has both a 'command' and a {urls[0]!r}; keep one of them")
     if not commanded and not urls:
         yield _detail((), "command", "it needs a 'command' to start, or a 'url' to reach")
     if data.get("shared") is True and (urls or data.get("sandbox") is not None):
-        reason = "is for a server that is started, without a sandbox: one that is reached is shared as it is"
+        reason = (
+            "is for a server that a 'command' starts without a sandbox: one with a 'url' is always shared"
+        )
         yield _detail(("shared",), "shared", reason)
     yield from _misplaced(data, is_started=commanded)
     yield from _impersonal(data)
@@ -463,7 +467,9 @@ def _contradictions(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
     for name, value in transports.items():
         if not isinstance(value, str) or value not in _SPELLINGS:
             choice = f"choose {join_options(tuple(dict.fromkeys(_SPELLINGS.values())))}"
-            message = f"{short_repr(value)} is no transport; {choice}{did_you_mean(str(value), _SPELLINGS)}"
+            message = (
+                f"{short_repr(value)} is not a transport; {choice}{did_you_mean(str(value), _SPELLINGS)}"
+            )
             yield _detail((name,), "transport", message)
     known = {
         _SPELLINGS[value] for value in transports.values() if isinstance(value, str) and value in _SPELLINGS
@@ -488,7 +494,7 @@ def _misplaced(data: dict[str, Any], *, is_started: bool) -> Iterator[InitErrorD
         if not is_started:
             yield _detail((name,), name, "is for a server that a 'command' starts")
         elif name in _OF_WALLS and data.get("sandbox") is None:
-            message = "is for a server behind a wall; add sandbox = 'bubblewrap' or 'docker'"
+            message = "is for a server in a sandbox; add sandbox = 'bubblewrap' or 'docker'"
             yield _detail((name,), name, message)
 
 
@@ -499,7 +505,7 @@ def _impersonal(data: dict[str, Any]) -> Iterator[InitErrorDetails]:
     named = [str(name).lower() for name in headers] if isinstance(headers, dict) else []
     has_user = any("@" in str(data.get(name)).partition("://")[2].partition("/")[0] for name in _URL_NAMES)
     if mode in {"per_user", "exchange"} and ("authorization" in named or has_user):
-        message = f"{mode!r} takes the access of each person, and the settings name another"
+        message = f"{mode!r} uses each person's own login, but the settings give another"
         yield _detail(("auth", "mode"), "auth", message)
 
 

@@ -37,7 +37,7 @@ _ADVICE = {
     403: "; set an Authorization header that gives access",
     404: "; check the path of its url",
     405: "; check the path of its url, and whether its transport is 'sse'",
-    429: "; it is asked too often",
+    429: "; it gets too many requests",
 }
 _UNAUTHORIZED = 401
 _DENIED = frozenset({_UNAUTHORIZED, 403})
@@ -239,7 +239,7 @@ def reason_of_status(response: httpx2.Response) -> str:
     elif status in _DENIED and "authorization" in request.headers:
         advice = "; its Authorization header was not accepted"
     elif status == _UNAUTHORIZED and _METADATA.search(response.headers.get("www-authenticate", "")):
-        advice = "; it wants a login: set an Authorization header with its access token"
+        advice = "; it requires a login: set an Authorization header with its access token"
     phrase = httpx2.codes.get_reason_phrase(status)
     return f"{place(request.url)} answered {status}{' ' if phrase else ''}{phrase}{advice}"
 
@@ -259,7 +259,7 @@ def _login_advice(response: httpx2.Response, command: str) -> str:
         scopes = missing_scopes(response)
         if "authorization" not in response.request.headers:
             return _ADVICE[403]
-        wanted = f"; it wants the scopes {' '.join(scopes or ())!r}: {command}"
+        wanted = f"; it requires the scopes {' '.join(scopes or ())!r}: {command}"
         return "; the login may not do this" if scopes is None else wanted
     if "authorization" in response.request.headers:
         return f"; the login has ended, log in again: {command}"
@@ -313,7 +313,7 @@ def _reason_of_request(error: httpx2.RequestError) -> str:
     if isinstance(error, httpx2.ProxyError):
         return f"the proxy on the way to {where} refused: {error}"
     if isinstance(error, httpx2.RemoteProtocolError | httpx2.ReadError | httpx2.WriteError):
-        return f"{where} broke the connection off"
+        return f"{where} broke off the connection"
     return f"the request to {where} failed: {error}"
 
 

@@ -86,7 +86,7 @@ class PersonalUpstreams:
             if not len(upstream.in_flight) and not upstream.changes.busy:
                 self._retire(self._forget(key))
                 return
-        raise ServerUnavailableError(name, "too many persons use their servers at once; try again later")
+        raise ServerUnavailableError(name, "too many people use their servers at once; try again later")
 
     def admit_watcher(self, upstream: "Upstream") -> None:
         """Let a resource be watched over a connection, which is kept for that.
@@ -97,7 +97,7 @@ class PersonalUpstreams:
         others = sum(each.changes.busy for _, each in self._known.values() if each is not upstream)
         if upstream.config.is_personal and others >= self._most * 3 // 4:
             raise RequestRefusedError(
-                upstream.name, "resources/subscribe", "too many persons watch resources of their servers"
+                upstream.name, "resources/subscribe", "too many people watch resources of their servers"
             )
 
     def replace_all(self, name: str, config: ServerConfig) -> list["Upstream"]:

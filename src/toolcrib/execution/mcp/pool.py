@@ -355,7 +355,7 @@ class McpServers:
     def missing(self, backend: ToolBackend) -> str | None:
         """Return why a backend cannot run here at all; None if it can."""
         if not isinstance(backend, McpBackend):
-            return f"a {backend.kind!r} backend is no mcp server"
+            return f"a {backend.kind!r} backend is not an mcp server"
         return self._why_unrunnable(backend.server_name)
 
     def _why_unrunnable(self, name: str) -> str | None:

@@ -197,7 +197,7 @@ class ServerHealth:
         if not self.breaker.open:
             return None
         failed = f"it failed {self.breaker.failures} times in a row"
-        return f"{failed} and is left alone for another {self.breaker.pause:.1f} s: {self.last_error}"
+        return f"{failed} and is not tried again for {self.breaker.pause:.1f} s: {self.last_error}"
 
     def failed(self, reason: str, *, needs_login: bool = False, advice: str = "") -> None:
         """Note that a start failed, or gave a connection that was of no use to anybody."""

@@ -133,7 +133,7 @@ async def read_definitions(
             refused.setdefault(name, str(error))
             continue
         if tools.setdefault(tool.name, tool) is not tool:
-            refused.setdefault(name, "the server has another tool of this name, and the first was taken")
+            refused.setdefault(name, "the server has another tool of this name, and the first one is used")
     return ToolListing(tuple(tools.values()), refused)
 
 

@@ -242,7 +242,7 @@ class Upstream:
             with anyio.move_on_after(within) as waiting:
                 await slots.acquire(owner)
             if waiting.cancelled_caught:
-                reason = f"no slot became free within {within:g} s, of {slots.total} in all"
+                reason = f"no slot became free within {within:g} s ({slots.total} in all)"
                 raise ServerUnavailableError(self.name, f"{reason}; try again later")
             try:
                 yield
@@ -464,9 +464,9 @@ class Upstream:
             )
             unavailable.__cause__ = failure
             if self._first is not None and not refuses_handshake(failure):
-                lost = "requests of its own do not reach clients"
+                lost = "its own requests do not reach clients"
                 _log.warning(
-                    "server %r cannot be connected to in the handshake era, so %s: %s",
+                    "server %r cannot be connected to with the older protocol, so %s: %s",
                     self.name,
                     lost,
                     reason,

@@ -94,4 +94,4 @@ def _time_left() -> float:
 
 
 def _add_note(answer: Answer, tries: int) -> Answer:
-    return answer if tries == 1 else replace(answer, notes=(*answer.notes, f"answered at try {tries}"))
+    return answer if tries == 1 else replace(answer, notes=(*answer.notes, f"answered on attempt {tries}"))

@@ -285,7 +285,7 @@ async def discover(
         if found is None and can_guess:
             found = _guess_endpoints(url)
         if found is None:
-            reason = "no authorization server was found; it wants no login, or one of another kind"
+            reason = "no authorization server was found; it requires no login, or one of another kind"
             raise LoginError(server, reason)
     challenged = extract_scope_from_www_auth(challenge)
     scopes = challenged.split() if challenged else scopes

@@ -193,9 +193,9 @@ async def begin_login(  # noqa: PLR0913 - independent facts
     async with oauth_client(server, url, auth.issuer) as http:
         found = await discover(http, server, url, auth.issuer, guess=True)
         if found.authorization_endpoint is None:
-            raise LoginError(server, "its authorization server knows no login with a browser")
+            raise LoginError(server, "its authorization server does not support login with a browser")
         if "S256" not in (found.code_challenge_methods_supported or ()):
-            raise LoginError(server, "its authorization server does not know PKCE")
+            raise LoginError(server, "its authorization server does not support PKCE")
         if client is None or (client.issuer, client.token_endpoint) != (found.issuer, found.token_endpoint):
             metadata = _BROWSER_CLIENT | {"redirect_uris": [redirect]}
             if owner is None:  # the redirect address is on this machine
@@ -232,7 +232,7 @@ async def finish_login(
     """
     login, server = begun.login, begun.login.server
     if not hmac.compare_digest(state.encode(), begun.state.encode()):
-        raise LoginError(server, "the answer is that of another login")
+        raise LoginError(server, "the answer belongs to another login")
     if iss is None and begun.names_itself:
         raise LoginError(server, "the answer does not say which authorization server it is from")
     # Compared letter by letter (RFC 9207): the SDK's `issuers_match` lets a trailing slash differ.
@@ -264,7 +264,9 @@ async def _log_in_with_device(
     async with oauth_client(server, url, auth.issuer) as client:
         found = await discover(client, server, url, auth.issuer)
         if found.device_authorization_endpoint is None:
-            raise LoginError(server, "its authorization server knows no login by device; leave --device out")
+            raise LoginError(
+                server, "its authorization server does not support login by device; leave --device out"
+            )
         login = await make_client_login(client, server, url, auth, found, _DEVICE_CLIENT)
         asked = found.choose_scopes(auth.scopes, _scopes_after_refusal(earlier))
         form = {"client_id": login.client_id}
@@ -275,7 +277,7 @@ async def _log_in_with_device(
             status, begun = await fetch_json(client, httpx2.Request("POST", endpoint, data=form))
         code, page = begun.get("device_code"), begun.get("verification_uri")
         if status not in _SUCCESS or not isinstance(code, str) or not isinstance(page, str):
-            raise LoginError(server, f"no code could be got: {str(begun.get('error', status))[:60]}")
+            raise LoginError(server, f"no code could be obtained: {str(begun.get('error', status))[:60]}")
         shown = check_endpoint(server, str(begun.get("verification_uri_complete") or page))
         await check_reach(server, url, auth.issuer, shown)
         show(shown, str(begun.get("user_code", "")))

@@ -25,7 +25,7 @@ class AuthConfig(Record):
     person, who logs in at `/connect/NAME` of the gateway (`per_user`) or whose token is exchanged for one of
     the server (`exchange`); or that of the program itself (`client_credentials`)."""
     client_id: str | None = None
-    """The id of the registered client; an `https://` address of a client metadata document."""
+    """The id of the registered client, or the `https://` address of a client metadata document."""
     client_secret: str | None = Field(default=None, repr=False)
     """Its secret, best as `${VAR}`."""
     private_key: str | None = Field(default=None, repr=False)

@@ -253,7 +253,7 @@ class LoginVault:
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             with suppress(OSError):
                 self.path.replace(aside)
-            _log.warning("the vault of logins was damaged, and is moved to %s; log in again", aside)
+            _log.warning("the vault of logins was damaged, and was moved to %s; log in again", aside)
             stamp, document = None, {}
         self._stamp, self._document, self._opened = stamp, document, {}
         self._entries = document.get("entries", {})
@@ -337,7 +337,7 @@ def _read_own_file(path: Path) -> bytes:
     """
     found = _make_private(path)
     if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
-        raise OSError(EINVAL, f"{path} is no file, or too large")
+        raise OSError(EINVAL, f"{path} is not a file, or is too large")
     return path.read_bytes()
 
 

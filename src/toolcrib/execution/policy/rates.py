@@ -33,7 +33,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class RateRule(Record):
-    """A limit for the rate of calls. If several limits match a call, all of them apply.
+    """A limit on the rate of calls. If several limits match a call, all of them apply.
 
     >>> rule = RateRule(name="search", tools=["web:*"], limit="60/minute")
     >>> rule.calls, rule.period, rule.each

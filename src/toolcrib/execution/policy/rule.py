@@ -32,7 +32,7 @@ _HINTS = {
 
 
 class Rule(Record):
-    """One rule: whom it is about, which tools, and what happens.
+    """One rule: whom it applies to, for which tools, and what happens.
 
     >>> Rule(name="no deleting", tools=["*:delete_*"], effect="deny").who
     ('*',)

@@ -21,7 +21,7 @@ _MOST = 1_000
 _SHARE = 100
 """Calls of one caller that may wait at once."""
 _UNSTAFFED = (
-    "its client cannot ask its user, and no operator has the console open, who could be asked instead; "
+    "its client cannot ask its user, and no operator has the console open to be asked instead; "
     "`toolcrib console` opens it"
 )
 _RISK = "It may destroy or overwrite something."

@@ -115,7 +115,7 @@ class ApiOperations:
             get("/me", "Who is logged in.", self.me, answer=records.Me),
             get(
                 "/overview",
-                "How everything is doing.",
+                "The state of everything at a glance.",
                 self.overview,
                 query=records.OverviewQuery,
                 answer=records.Overview,
@@ -123,7 +123,7 @@ class ApiOperations:
             get("/tokens", "The tokens that definitions take, by tool, and how many are saved.", self.tokens),
             get(
                 "/servers",
-                "The servers and APIs, and what is wrong with them.",
+                "The servers and APIs, and their problems.",
                 self.servers,
                 answers_items_of=records.ServerLine,
             ),
@@ -156,7 +156,7 @@ class ApiOperations:
             ),
             post(
                 "/servers/{name}/revoke",
-                "Forget somebody's login to a server, and take its tokens back.",
+                "Delete somebody's login to a server, and revoke its tokens.",
                 self.revoke_login,
                 body=records.RevokeBody,
                 needs="operator",
@@ -221,7 +221,7 @@ class ApiOperations:
             ),
             post(
                 "/changes/block",
-                "Let nobody use a tool.",
+                "Block a tool for everybody.",
                 self.block_tool,
                 body=records.BlockBody,
                 answer=TrustEdit,
@@ -259,7 +259,7 @@ class ApiOperations:
             ),
             post(
                 "/access",
-                "May somebody call a tool, and by which rule?",
+                "Whether somebody may call a tool, and by which rule.",
                 self.access,
                 body=records.AccessBody,
                 needs="auditor",
@@ -286,7 +286,7 @@ class ApiOperations:
             get("/access/tokens", "The named tokens of the gateway.", self.access_tokens, needs="operator"),
             get(
                 "/config",
-                "The settings that hold, and what is wrong with the file.",
+                "The settings in effect, and the problems of the file.",
                 self.config,
                 needs="operator",
             ),
@@ -645,7 +645,7 @@ class ApiOperations:
         """Approve or decline a call that waits."""
         answered = self._approvals.answer(caller.path["id"], approve=caller.body.approve, by=_name_of(caller))
         if not answered:
-            raise ToolNotFoundError(caller.path["id"], reason="it does not wait any more")
+            raise ToolNotFoundError(caller.path["id"], reason="it is no longer waiting")
         return {"approved": caller.body.approve}
 
     async def answer_webhook(self, caller: ApiCaller) -> dict[str, Any]:
@@ -654,7 +654,7 @@ class ApiOperations:
         if asked.id != call_id:  # the address is not signed
             raise ValidationError((Problem("/id", "const", "must be the id in the address"),))
         if not self._approvals.answer(call_id, approve=asked.approve, by=f"{asked.by}, by the webhook,"):
-            raise ToolNotFoundError(call_id, reason="it does not wait any more")
+            raise ToolNotFoundError(call_id, reason="it is no longer waiting")
         return {"approved": asked.approve}
 
     async def answer_link(self, caller: ApiCaller) -> dict[str, Any]:
@@ -662,7 +662,7 @@ class ApiOperations:
         asked, call_id = caller.body, caller.path["id"]
         call = self._approvals.find_by_link(call_id, asked.token)
         if call is None:
-            raise ToolNotFoundError(call_id, reason="it does not wait any more, or this is not its link")
+            raise ToolNotFoundError(call_id, reason="it is no longer waiting, or this is not its link")
         if asked.approve is None:
             return call.to_json()
         self._approvals.answer(call_id, approve=asked.approve, by="somebody with the link of the call")

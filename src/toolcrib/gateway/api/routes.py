@@ -129,9 +129,9 @@ def _describe(
         content = {"application/json": {"schema": references[operation.body]}}
         described["requestBody"] = {"required": True, "content": content}
     described["responses"] = {
-        "200": {"description": "It was done.", "content": _content(operation, references)},
+        "200": {"description": "Success.", "content": _content(operation, references)},
         "default": {
-            "description": "It was not done, and why.",
+            "description": "An error, and its reason.",
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         },
     }
@@ -156,8 +156,8 @@ def _content(operation: ApiOperation, references: Mapping[type[Record], Any]) ->
 
 
 _NEEDS = {
-    "operator": "For operators: the user of this machine, and whom `console.operators` names.",
-    "auditor": "For auditors, whom `console.auditors` names, and for operators.",
+    "operator": "For operators: the user of this machine, and those named in `console.operators`.",
+    "auditor": "For auditors, named in `console.auditors`, and for operators.",
 }
 _ABOUT = (
     "What the console in the browser and the command do, under the same rules and the same audit as MCP. "

@@ -66,7 +66,7 @@ _STATUS = {
 }
 """The status of an error, by its code; of others 500."""
 _OFF = (
-    "The console of this gateway is off, as it is by default where other machines can reach the gateway. To "
+    "The console of this gateway is off, as it is by default if other machines can reach the gateway. To "
     "turn it on, set enabled = true below [console] in its configuration, and restart it. MCP is at /mcp."
 )
 _BEGIN = "open the link that `toolcrib console` prints, or send a token as 'Authorization: Bearer ...'"
@@ -213,16 +213,16 @@ class ConsoleSite:
         if isinstance(found, set):
             if found:
                 allow = ", ".join(sorted(found)).encode()
-                raise ApiRefusal(405, "it is there with another method", [(b"allow", allow)])
+                raise ApiRefusal(405, "it exists with another method", [(b"allow", allow)])
             raise ApiRefusal(404, f"there is no such operation; {DOCUMENT} lists them")
         operation, parameters = found
         caller = await self._identify(operation, scope, receive, request)
         if operation.needs == "operator" and not caller.is_operator:
             raise ApiRefusal(
-                403, "this is for operators: the user of this machine, and whom console.operators names"
+                403, "this is for operators: the user of this machine, and those named in console.operators"
             )
         if operation.needs == "auditor" and not caller.sees_all:
-            raise ApiRefusal(403, "this is for auditors, whom console.auditors names, and for operators")
+            raise ApiRefusal(403, "this is for auditors, named in console.auditors, and for operators")
         caller.path = parameters
         caller.query = _read_query(operation.query, scope["query_string"])
         caller.body = _read_body(operation.body, request.body)
@@ -352,7 +352,7 @@ class ConsoleSite:
         if code is not None:
             principal, header = self._browsers.redeem(code), None
             if principal is None:
-                raise ApiRefusal(403, f"this link was used already, or has ended; {_BEGIN}")
+                raise ApiRefusal(403, f"this link has already been used, or has expired; {_BEGIN}")
         elif header is not None and self._identities() is not None:
             principal = await self._identify_token(header)
         else:

@@ -72,11 +72,11 @@ class ApprovalWebhook:
         """Return the key of the signatures.
 
         Raises:
-            ConfigError: a variable in it is not set, it is too short, or no webhook is set any more.
+            ConfigError: a variable in it is not set, it is too short, or the webhook is no longer set.
         """
         settings = self._settings()
         if settings.console.webhook is None:
-            problem = Problem("/console/webhook", "missing", "it is not set any more")
+            problem = Problem("/console/webhook", "missing", "it is no longer set")
             raise ConfigError(settings.origin, (problem,))
         fill = Expansion(os.environ if self._environ is None else self._environ)
         text = fill.text(settings.console.webhook.secret, path="/console/webhook/secret")
@@ -100,7 +100,7 @@ class ApprovalWebhook:
 
         webhook = self._settings().console.webhook
         if webhook is None:  # the configuration was read again meanwhile
-            return "no webhook is set any more"
+            return "the webhook is no longer set"
         address = self._address() or ""
         answer = f"{address}/api/v1/approvals/{call['id']}/webhook"
         link = f"{address}/console/#/answer/{quote(call['id'])}/{link_token}"
@@ -121,7 +121,7 @@ class ApprovalWebhook:
                         return None
         except Exception as error:  # noqa: BLE001 - one that escaped would end all calls that wait
             reason = hide_secrets(f"{type(error).__name__}: {error}")
-        _LOG.warning("the webhook for approvals did not take call %s: %s", call["id"], reason)
+        _LOG.warning("the webhook for approvals did not accept call %s: %s", call["id"], reason)
         return reason
 
     async def _send(self, client: "httpx2.AsyncClient", url: str, message_id: str, body: bytes) -> str:
@@ -147,10 +147,10 @@ class ApprovalWebhook:
         expected = sign(self.read_secret(), message_id, int(written), body)["webhook-signature"]
         signatures = given.get("webhook-signature", "").split()[:_MAX_SIGNATURES]
         if not any(hmac.compare_digest(each.encode(), expected.encode()) for each in signatures):
-            raise WebhookSignatureError("its signature is not that of the secret")
+            raise WebhookSignatureError("its signature was not made with the secret")
         self._seen = {each: ends for each, ends in self._seen.items() if ends > now}
         if message_id in self._seen or len(self._seen) >= _MOST_SEEN:
-            raise WebhookSignatureError("an answer with this webhook-id was here already")
+            raise WebhookSignatureError("an answer with this webhook-id has already been received")
         self._seen[message_id] = now + 2 * TOLERANCE
 
 

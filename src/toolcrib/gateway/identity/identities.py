@@ -192,7 +192,7 @@ _REASONS: dict[type[BaseException], str] = {
     jwt.ExpiredSignatureError: "the token has expired",
     jwt.ImmatureSignatureError: "the token is not valid yet",
     jwt.InvalidAudienceError: "the token is meant for another server",
-    jwt.InvalidIssuerError: "the token is of another issuer",
+    jwt.InvalidIssuerError: "the token is from another issuer",
     jwt.InvalidSignatureError: "the signature of the token is wrong",
     jwt.MissingRequiredClaimError: "the token lacks a claim: exp, iss, aud and sub are needed",
 }

@@ -38,7 +38,7 @@ _REFUSALS: dict[ConfirmationResult, tuple[Unconfirmed, str]] = {
     ),
     ConfirmationResult.DISMISSED: (
         "dismissed",
-        "the question whether it may run was dismissed without an answer, as by a client without a user",
+        "the question of whether it may run was dismissed without an answer, as by a client without a user",
     ),
     ConfirmationResult.UNANSWERED: (
         "unanswered",

@@ -18,7 +18,7 @@ from toolcrib.mcp_internals import connection_of
 _NOTIFY_TIMEOUT = 5.0
 """Within how many seconds a client must take a notification."""
 _PAGE_DONE = "notifications/elicitation/complete"
-UNSAFE_PAGE = "it sends the user to a page that is neither https nor of this machine"
+UNSAFE_PAGE = "it sends the user to a page that is neither https nor on this machine"
 """The reason to refuse a server's request for an unsafe page."""
 
 

@@ -382,7 +382,7 @@ class ContentHandlers:
         found = None if self._kept is None else await self._kept.find(uri, principal)
         if found is None:
             shown = uri[:_MAX_SHOWN]
-            message = f"nothing is kept at {shown!r}, or not any more; run again only what changes nothing"
+            message = f"nothing is kept at {shown!r}, or it has expired; run again only what changes nothing"
             raise MCPError(mcp_types.INVALID_PARAMS, message, {"uri": shown})
         if isinstance(found.data, str):
             held = {"text": found.data}

@@ -257,7 +257,9 @@ class PropertyReader:
         for index, value in enumerate(values):
             form = form_of(value)
             if form is None:
-                text = "an enum may hold arrays and objects of 4,096 characters and integers of 308 digits"
+                text = (
+                    "an enum may hold arrays and objects of up to 4,096 characters and integers of 308 digits"
+                )
                 self.refuse((*at, index), f"{text}, not longer ones", "enum")
             else:
                 choices[form] = value
@@ -284,7 +286,7 @@ class PropertyReader:
         if fault or backtracks:
             return fault or "it needs backtracking: look-around, a back-reference or the like"
         if self._pattern_bytes >= MAX_PATTERN_BYTES:
-            return "the schema has too many, or too large ones"
+            return "the schema has too many patterns, or too large ones"
         size, engine = linear_pattern_size(text), compile_pattern(text)
         if size is None or engine is None:
             return "it is malformed or too large"

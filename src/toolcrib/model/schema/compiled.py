@@ -151,7 +151,7 @@ class CompiledSchema:
         """Raise the error of a value that the engine refused, with the problems if listing them is cheap."""
         if self._cost.count_looks(value) <= _MAX_EXPLAINED and longest_key(value) <= _MAX_KEY:
             raise ValidationError(explain(self._engine.iter_errors(value), value, self._schema))
-        reason = "does not fit the schema, and is too large to list why; check its parts one by one"
+        reason = "does not fit the schema, and is too large to list the reasons; check its parts one by one"
         raise ValidationError((Problem("", "schema", reason),))
 
 

@@ -125,7 +125,7 @@ class _Builder:
         if place.draft not in _DRAFTS or "$recursiveRef" in schema:
             raise UnsupportedDialectError(
                 "a part of the schema, or a document it refers to, is of another dialect; "
-                "only 2020-12 and draft-07 are known"
+                "only 2020-12 and draft-07 are supported"
             )
         self._bases.add(place.resolver.base_uri)
         _Reader(node, place, self._get_node).read()

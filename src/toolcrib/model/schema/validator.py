@@ -158,7 +158,7 @@ def _suggest_tool_attribute(something: object) -> str:
 def _copy_document(uri: Any, schema: Any) -> Any:
     """Return a checked copy of a preloaded schema; it is compiled only when a schema refers to it."""
     if not isinstance(uri, str):
-        raise InvalidSchemaError(f"a document is known by its URI, not by a {type(uri).__name__}")
+        raise InvalidSchemaError(f"a document is identified by its URI, not by a {type(uri).__name__}")
     try:
         return copy_json(plain_schema(read_schema(schema)))
     except InvalidSchemaError as error:

@@ -118,13 +118,13 @@ class NodeWeigher:
         if engine is None and pattern.steps < _LARGE_PATTERN:
             return pattern.steps, []  # malformed; the compiler reports it with its place
         if engine is None:
-            raise _costly_pattern_error(text, "it is malformed, or takes more memory than a pattern gets")
+            raise _costly_pattern_error(text, "it is malformed, or takes more memory than a pattern may use")
         if size is None and not pattern.backtracks:
             raise _costly_pattern_error(text, "only a backtracking engine can match it")
         node.pattern_bytes += size or _BACKTRACKING_BYTES
         self._pattern_bytes += size or _BACKTRACKING_BYTES
         if self._pattern_bytes > MAX_PATTERN_BYTES:
-            raise _costly_pattern_error(text, "it and the others need more memory than patterns get")
+            raise _costly_pattern_error(text, "it and the others need more memory than patterns may use")
         return pattern.steps, [(text, engine)] if pattern.backtracks else []
 
 

@@ -83,7 +83,7 @@ def check_lock(settings: Settings) -> Iterator[Finding]:
         lock = Lock.load(path)
     except LockError as failure:
         what = f"{path} cannot be read, so nothing that it governs is used"
-        remedy = "restore it from version control, or write it anew with `toolcrib lock --force`"
+        remedy = "restore it from version control, or rewrite it with `toolcrib lock --force`"
         yield error("lock", what, failure.reason, remedy)
         return
     blocked = f", {len(lock.blocked)} blocked" if lock.blocked else ""
@@ -97,7 +97,7 @@ def check_server(
     subject = f"server {name!r}"
     yield from _check_keys(subject, server)
     if is_toolcrib(server, port):
-        why = "it would start itself, and that one itself, without end"
+        why = "it would start itself over and over"
         yield error(subject, "it is toolcrib itself", why, f"remove it: toolcrib remove {name}")
         return
     try:
@@ -128,10 +128,10 @@ def _check_wall(name: str, server: ServerConfig) -> Iterator[Finding]:
     try:
         hidden = check_wall(name, server)
     except ServerUnavailableError as failure:
-        yield error(subject, failure.reason, f"it does not start without its wall, {server.sandbox!r}")
+        yield error(subject, failure.reason, f"it does not start without its sandbox, {server.sandbox!r}")
         return
     if hidden:
-        why = "its settings name that, and its wall hides it"
+        why = "its settings name that, but its sandbox hides it"
         yield warning(subject, f"it does not see {', '.join(hidden)}", why, "name it in `read` or `write`")
 
 
@@ -164,7 +164,7 @@ def _check_command(subject: str, server: ServerConfig, environ: Mapping[str, str
         yield error(
             subject,
             f"there is no program {command!r}",
-            "a command is one program; what follows it belongs into `args`",
+            "a command is one program; what follows it belongs in `args`",
             "write the first word as `command` and the rest as `args`",
         )
         return
@@ -234,8 +234,8 @@ def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
     for name in gateway.allowed_hosts:
         if "://" in name or set("/*") & set(name):
             why = "names are compared as they are, so requests would be refused"
-            remedy = "write the name alone, such as 'crib.example.com', each of them"
-            yield error("gateway", f"allowed_hosts has {name!r}, which is no host name", why, remedy)
+            remedy = "write only the names, such as 'crib.example.com'"
+            yield error("gateway", f"allowed_hosts has {name!r}, which is not a host name", why, remedy)
     if 0 < len(token) < _LEAST_TOKEN:
         why = f"it has {len(token)} characters, and can be guessed"
         yield warning("gateway", "the token is short", why, "make one: openssl rand -hex 32")
@@ -244,7 +244,7 @@ def check_gateway(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
         yield warning("gateway", "the token is in plain sight", why, f"chmod 600 {settings.source}")
     if any(origin.rstrip("/") == "*" for origin in gateway.allowed_origins):
         why = "any web page could then call the tools of this machine"
-        yield warning("gateway", "allowed_origins lets everything in", why, "name those that may")
+        yield warning("gateway", "allowed_origins lets everything in", why, "name those that may call")
 
 
 def _others_read(source: str | None) -> bool:
@@ -265,7 +265,7 @@ def check_toolset_names(settings: Settings) -> Iterator[Finding]:
         for namespace in dict.fromkeys(named):
             if namespace not in known:
                 hint = did_you_mean(namespace, known)
-                why = "no server and no API is called that; only tools that a program adds could be in it"
+                why = "no server or API has that name; only tools that a program adds could be in it"
                 what = f"there is no namespace {namespace!r}{hint}"
                 yield warning(f"toolset {name!r}", what, why, "correct the name, or add the server")
 

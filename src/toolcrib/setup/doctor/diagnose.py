@@ -324,7 +324,7 @@ def check_sandboxes(settings: Settings) -> Iterator[Finding]:
     info = known.get(wanted)
     remedy = str(info.details.get("remedy", "")) if info else f"choose one of {', '.join(sorted(known))}"
     report = warning if info else error
-    why = "code cannot run where nothing else is asked for"
+    why = "code cannot run unless another sandbox is requested"
     yield report("code", f"the sandbox {wanted!r} cannot run here", why, remedy)
 
 
@@ -333,7 +333,7 @@ def check_folder(environ: Mapping[str, str]) -> Iterator[Finding]:
     try:
         folder = data_folder(environ)
     except ToolcribError as failure:
-        yield error("data", "there is no folder for what is kept", str(failure), "set TOOLCRIB_HOME")
+        yield error("data", "there is no folder for persistent state", str(failure), "set TOOLCRIB_HOME")
         return
     try:
         mode = folder.stat().st_mode
@@ -341,12 +341,14 @@ def check_folder(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield from _check_writable("data", folder)
         return
     except OSError as failure:
-        yield error("data", f"{folder} cannot be looked at", str(failure.strerror), "set TOOLCRIB_HOME")
+        yield error("data", f"{folder} cannot be read", str(failure.strerror), "set TOOLCRIB_HOME")
         return
     if not stat.S_ISDIR(mode):
-        yield error("data", f"{folder} is no folder", "nothing can be kept", "move it, or set TOOLCRIB_HOME")
+        yield error(
+            "data", f"{folder} is not a folder", "nothing can be stored", "move it, or set TOOLCRIB_HOME"
+        )
     elif sys.platform != "win32" and mode & 0o022:
-        why = "whoever changes the catalogue decides which tools there seem to be"
+        why = "others who change the catalogue decide which tools appear to exist"
         yield warning("data", f"others may write to {folder}", why, f"chmod go-w {folder}")
     else:
         yield from _check_writable("data", folder)
@@ -358,7 +360,7 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         yield from _check_postgres(settings, settings.store, environ)
         return
     if settings.store == MEMORY or (settings.store is None and settings.source is None):
-        yield good("catalogue", "it is not kept between runs")
+        yield good("catalogue", "it is not stored between runs")
         return
     try:
         path = Path(settings.store) if settings.store else catalogue_file(str(settings.source), environ)
@@ -368,7 +370,7 @@ def check_catalogue(settings: Settings, environ: Mapping[str, str]) -> Iterator[
         yield error("catalogue", f"{path} is a folder", "a catalogue is one file", "correct `store`")
     elif not path.exists():
         yield from _check_writable("catalogue", path.parent)
-        yield good("catalogue", "nothing is kept yet", file=str(path))
+        yield good("catalogue", "nothing is stored yet", file=str(path))
     else:
         yield _check_database(path)
 
@@ -380,7 +382,7 @@ async def _check_engine(settings: Settings, address: str, environ: Mapping[str, 
         reason = failure.reason if isinstance(failure, EngineUnavailableError) else str(failure)
         what = f"Temporal at {address} cannot be used"
         return error("runs", what, reason, "correct `engine`, or start the server")
-    return good("runs", f"they are done by Temporal at {address}")
+    return good("runs", f"they are executed by Temporal at {address}")
 
 
 def _check_postgres(settings: Settings, url: str, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -393,9 +395,9 @@ def _check_postgres(settings: Settings, url: str, environ: Mapping[str, str]) ->
         return
     if store is not None:
         with store:
-            yield good("catalogue", f"it is kept in {name}")
+            yield good("catalogue", f"it is stored in {name}")
     if not is_private(fill_address(settings, url, environ)):
-        why = "whoever is between reads and changes what passes"
+        why = "anybody in between can read and change the traffic"
         remedy = "add ?sslmode=verify-full to its address, and sslrootcert=FILE or =system"
         yield warning("catalogue", f"the certificate of {name} is not verified", why, remedy)
     if runs_address(settings) is not None and settings.runs.key is None:
@@ -406,7 +408,7 @@ def _check_postgres(settings: Settings, url: str, environ: Mapping[str, str]) ->
 
 def _check_database(path: Path) -> Finding:
     if not os.access(path, os.W_OK | os.R_OK):
-        return error("catalogue", f"{path} cannot be written", "nothing can be kept", f"chmod u+rw {path}")
+        return error("catalogue", f"{path} cannot be written", "nothing can be stored", f"chmod u+rw {path}")
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIME, isolation_level=None)) as database:
             verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -420,11 +422,11 @@ def _check_database(path: Path) -> Finding:
         return warning("catalogue", f"{path} is locked", why, remedy)
     except sqlite3.DatabaseError as failure:
         return _corrupt(path, str(failure))
-    return good("catalogue", f"{path.stat().st_size:,} bytes are kept", file=str(path))
+    return good("catalogue", f"{path.stat().st_size:,} bytes are stored", file=str(path))
 
 
 def _corrupt(path: Path, why: str) -> Finding:
-    remedy = f"delete it; it is made again: rm {path}"
+    remedy = f"delete it; it will be recreated: rm {path}"
     return error("catalogue", f"{path} is corrupt", why, remedy)
 
 
@@ -436,9 +438,9 @@ def check_audit(settings: Settings) -> Iterator[Finding]:
     if path.is_dir():
         yield error("audit", f"{path} is a folder", "calls are written into a file", "correct `audit.path`")
     elif path.exists() and not os.access(path, os.W_OK):
-        yield error("audit", f"{path} cannot be written", "no call would be noted", f"chmod u+w {path}")
+        yield error("audit", f"{path} cannot be written", "no call would be recorded", f"chmod u+w {path}")
     elif path.is_fifo() and not _is_read(path):
-        yield error("audit", f"nobody reads {path}", "no call would be noted", "start what reads it first")
+        yield error("audit", f"nobody reads {path}", "no call would be recorded", "start its reader first")
     else:
         yield from _check_writable("audit", path.parent)
         yield from _check_lost_calls(path)
@@ -461,11 +463,9 @@ def _check_lost_calls(path: Path) -> Iterator[Finding]:
         if found:
             text = f"{sum(lost for _, lost in found)} calls are missing in {path}"
             why = f"they could not be written, the last of them before {found[-1][0]}"
-            yield warning(
-                "audit", text, why, "see to the disk, or set audit.required to refuse calls instead"
-            )
+            yield warning("audit", text, why, "check the disk, or set audit.required to refuse calls instead")
     if path.parent.is_dir() and shutil.disk_usage(path.parent).free < _ROOM:
-        yield error("audit", f"the disk of {path} is full", "calls are not noted", "make room on it")
+        yield error("audit", f"the disk of {path} is full", "calls are not recorded", "free some space on it")
 
 
 def _check_writable(subject: str, folder: Path) -> Iterator[Finding]:
@@ -475,9 +475,12 @@ def _check_writable(subject: str, folder: Path) -> Iterator[Finding]:
         there = there.parent
     if not there.is_dir():
         yield error(
-            subject, f"{folder} cannot be made", f"{there} is no folder", "move it, or choose another"
+            subject, f"{folder} cannot be made", f"{there} is not a folder", "move it, or choose another"
         )
     elif not os.access(there, os.W_OK | os.X_OK):
         yield error(
-            subject, f"{folder} cannot be written", f"{there} is not ours to write", f"chmod u+wx {there}"
+            subject,
+            f"{folder} cannot be written",
+            f"this user may not write to {there}",
+            f"chmod u+wx {there}",
         )

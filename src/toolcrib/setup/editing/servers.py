@@ -102,7 +102,9 @@ def _to_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
     if entry.pop("disabled", False):
         made["enabled"] = False
     if entry:
-        message = f"it is opencode's, which has no way to say {', '.join(map(repr, entry))}; leave that out"
+        message = (
+            f"it is in opencode's format, which cannot express {', '.join(map(repr, entry))}; leave that out"
+        )
         raise file_refusal(path, message, "edit")
     return made
 

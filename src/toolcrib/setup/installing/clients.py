@@ -171,7 +171,7 @@ def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, 
     {'serverUrl': 'https://example.com/mcp'}
     """
     if server.url is not None and client.url is None:
-        return None, (f"{client.title} starts commands, and does not reach a url",)
+        return None, (f"{client.title} only starts commands, and does not connect to a url",)
     if server.transport == "sse" and client.name == "codex":
         return None, (f"{client.title} does not speak the old transport 'sse'",)
     entry = dict(_url_entry(client, server) if server.url is not None else _stdio_entry(client, server))
@@ -184,7 +184,7 @@ def shape(client: Client, server: ServerConfig) -> tuple[dict[str, Any] | None, 
         names = ", ".join(server.inherit)
         notes = (*notes, f"{client.title} does not pass on its environment: write {names} into its `env`")
     if server.sandbox:
-        notes = (*notes, f"{client.title} starts it without its wall, with all rights of the user")
+        notes = (*notes, f"{client.title} starts it without its sandbox, with all rights of the user")
     return entry, notes
 
 

@@ -247,7 +247,9 @@ def _read_place(
             continue
         _note_lost_keys(name, server, found)
         if _WORKSPACE in json.dumps(entry, default=str):
-            found.notes.append(f"{name!r}: {_WORKSPACE} is no folder outside of a project; write one instead")
+            found.notes.append(
+                f"{name!r}: {_WORKSPACE} is not a folder outside of a project; write one instead"
+            )
         found.servers[name] = _anchor_folder(server, path)
         found.names[name] = _name_in_file(parts, name)
     return found
@@ -310,17 +312,17 @@ def wall_notes(servers: Mapping[str, ServerConfig]) -> Iterator[str]:
     """Yield notes about servers without a wall, or with settings for paths hidden by it."""
     for name, server in servers.items():
         if server.command is not None and server.sandbox is None:
-            yield f"{name!r} has no wall: it starts a container, which is one"
+            yield f"{name!r} has no sandbox: it starts a container, which is one"
         elif server.sandbox is not None:
             with suppress(ConfigError, ServerUnavailableError):  # the doctor says what is wrong with it
                 if hidden := check_wall(name, server.expanded(os.environ)):
-                    seen = f"{name!r} does not see {', '.join(hidden)} behind its wall"
+                    seen = f"{name!r} does not see {', '.join(hidden)} in its sandbox"
                     yield f"{seen}; name it in read or write"
 
 
 def lost_note(name: str, keys: tuple[str, ...]) -> str:
     """Return the note about keys that are not taken over with a server."""
-    return f"{name!r}: we do not read {', '.join(map(repr, keys))}, which is left behind"
+    return f"{name!r}: toolcrib does not read {', '.join(map(repr, keys))}, and leaves it out"
 
 
 def _anchor_folder(server: ServerConfig, path: Path) -> ServerConfig:

@@ -165,7 +165,7 @@ class _Moving:
 def _plan_moving(config: Path, found: Found) -> _Moving:
     stays = _find_staying(found)
     taken = merge(config, {each: server for each, server in found.servers.items() if each not in stays})
-    stays |= dict.fromkeys(taken.conflicts, "ours of that name is another server")
+    stays |= dict.fromkeys(taken.conflicts, "our configuration has another server of that name")
     leaving = tuple(raw for each, raw in found.names.items() if each not in stays)
     unmentioned = {lost_note(each, keys) for each, keys in found.lossy.items()}
     shown = (each for each in found.notes if not each.endswith(ITSELF) and each not in unmentioned)
@@ -185,7 +185,7 @@ def _find_staying(found: Found) -> dict[str, str]:
 def _name_taken(name: str) -> str:
     return (
         f"there is another server {name!r}; --name gives ours another name, --replace moves that one behind "
-        "the gateway where it can be moved, --force writes over it"
+        "the gateway where it can be moved, --force overwrites it"
     )
 
 
@@ -255,7 +255,7 @@ def _shared_notes(config: Path, scope: Scope, folder: Path) -> Iterator[str]:
     if Path(_relative_path(folder, config)).is_absolute():
         yield f"{config} is not in the project: others who share its file do not have it"
     if shutil.which("toolcrib") is None:
-        yield "there is no `toolcrib` on the PATH, by which the project's file starts it; install it there"
+        yield "there is no `toolcrib` on the PATH, with which the project's file starts it; install it there"
 
 
 def _render(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:
@@ -293,12 +293,12 @@ def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -
             kept = read_text(backup) or ""
             earlier.setdefault(kept, document_of(path, kept))
         except ConfigError as error:
-            notes.append(f"{backup} is passed over: {'; '.join(map(str, error.problems))}")
+            notes.append(f"{backup} is skipped: {'; '.join(map(str, error.problems))}")
     document = document_of(path, text)
     current = servers_in(document, client.place)
     wanted = _find_servers_before(client, path, document, earlier.values())
     if wanted is None:
-        message = "; ".join(["there is no backup with other servers than it has; nothing to undo", *notes])
+        message = "; ".join(["there is no backup whose servers differ; nothing to undo", *notes])
         raise ConfigError(str(path), (Problem("", "backup", message),))
     edit = edit_servers(path, _diff_servers(current, wanted), place=client.place)
     for kept, before in earlier.items():

@@ -132,7 +132,7 @@ def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
     path = "/description"
     text = (tool.description or "").strip()
     if not text:
-        message = "there is no description, and a model cannot know what it does; say it in one sentence"
+        message = "there is no description, so a model cannot know what it does; write one sentence"
         yield _finding(tool, "warning", "description-missing", message, path)
         return
     if _lint_letters(text) in {_lint_letters(tool.name), _lint_letters(tool.title or tool.name)}:
@@ -141,15 +141,17 @@ def _description(tool: Tool, names: frozenset[str]) -> Iterator[LintFinding]:
         yield _finding(tool, severity, "description-empty", message, path)
     first = first_sentence(text)
     if len(first) > MAX_FIRST_SENTENCE:
-        message = f"the first sentence has {len(first)} characters; let it have at most {MAX_FIRST_SENTENCE}"
+        message = (
+            f"the first sentence has {len(first)} characters; shorten it to at most {MAX_FIRST_SENTENCE}"
+        )
         yield _finding(tool, "warning", "first-sentence", message, path)
     known = names | program_names(_properties(tool))
     if inside := identifiers(first, known):
-        message = f"the first sentence speaks of {_list_names(inside)}; say what that is in plain words"
+        message = f"the first sentence mentions {_list_names(inside)}; say what that is in plain words"
         yield _finding(tool, "warning", "internal-names", message, path)
     elif later := identifiers(text, known):
         message = (
-            f"the description speaks of {_list_names(later)}; parameters describe themselves in the schema"
+            f"the description mentions {_list_names(later)}; parameters describe themselves in the schema"
         )
         yield _finding(tool, "info", "internal-names", message, path)
 
@@ -208,7 +210,7 @@ def _light_schema(tool: Tool, schema: dict[str, Any], path: str) -> Iterator[Lin
         yield _finding(tool, "error", "argument-map", message, path)
     elif place := light_field(schema):
         message = (
-            f"{place[-1]!r} here is of a light argument schema, and JSON Schema does not know it; "
+            f"{place[-1]!r} here belongs to a light argument schema, and JSON Schema does not have it; "
             f"write {_JSON_SCHEMA[place[-1]]}"
         )
         yield _finding(tool, "error", "light-schema", message, path + pointer(place))
@@ -231,10 +233,12 @@ def _definition(tool: Tool) -> Iterator[LintFinding]:
     if isinstance(required, list) and tool.input_schema.get("additionalProperties") is False:
         lost = [name for name in required if isinstance(name, str) and name not in _properties(tool)]
         if lost:
-            message = f"it requires {_list_names(lost)}, which it does not allow; no call can be right"
+            message = f"it requires {_list_names(lost)}, which it does not allow; no call can be valid"
             yield _finding(tool, "error", "schema", message, "/inputSchema/required")
     if len(tool.name) > _MAX_NAME:
-        message = f"the name has {len(tool.name)} characters; providers take {_MAX_NAME}, and it is shortened"
+        message = (
+            f"the name has {len(tool.name)} characters; providers accept {_MAX_NAME}, so it is shortened"
+        )
         yield _finding(tool, "warning", "name-length", message, "/name")
     hints = tool.annotations
     if hints is not None and hints.read_only_hint and hints.destructive_hint:
@@ -262,7 +266,7 @@ def _report_findings(tool: Tool, target: str, report: Report, *, named: bool) ->
     if not report.accepted:
         why = "; ".join(str(problem) for problem in report.problems[:_SHOWN])
         severity: Severity = "error" if named else "warning"
-        message = f"{target} does not take it: {why}"[:500]
+        message = f"{target} does not accept it: {why}"[:500]
         yield LintFinding(tool_id, severity, "portability", message, "", target)
     for loss in report.warnings if named else ():
         if loss.part == "definition":

@@ -19,7 +19,7 @@ _KINDS = (
     ("\x1b", "\x1b", "an escape sequence of a terminal"),
     ("\u202a", "\u202e", "a character that turns the direction of text"),
     ("\u2066", "\u2069", "a character that turns the direction of text"),
-    ("\U000e0000", "\U000e007f", "a tag character, which nobody sees and a model reads"),
+    ("\U000e0000", "\U000e007f", "a tag character, which people do not see but a model reads"),
     ("\ufe00", "\ufe0f", "a variation selector, which nobody sees and a model reads"),
     ("\U000e0100", "\U000e01ef", "a variation selector, which nobody sees and a model reads"),
     ("\ue000", "\uf8ff", "a character for private use, which has no agreed meaning"),

@@ -199,7 +199,9 @@ def _find_homoglyphs(texts: list[Text], names: Callable[[], frozenset[str]]) -> 
         if folded != plain:
             judged, verdict = _judge([text._replace(text=folded)], names)
             if verdict != "clean":
-                message = f"letters of another alphabet pose as Latin ones; read so, {judged[0].message}"
+                message = (
+                    f"letters of another alphabet pose as Latin ones; read that way, {judged[0].message}"
+                )
                 yield ScanFinding("homoglyphs", "hard", text.pointer, message, judged[0].excerpt)
 
 
@@ -228,7 +230,7 @@ def _read_encoded(text: str) -> tuple[tuple[str, str, str], ...]:
             break
     run = letters_apart(text)
     if run:
-        message = "its letters are written one by one, so that words are not found"
+        message = "its letters are written one by one, so words are not recognised"
         found.append(("letters-apart", message, _cut(run)))
     return tuple(found)
 

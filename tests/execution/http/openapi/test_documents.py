@@ -202,9 +202,9 @@ def test_the_document_that_is_mutilated_above_is_a_good_one() -> None:
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ({}, "only OpenAPI 3 is read"),
+        ({}, "only OpenAPI 3 is supported"),
         ({"swagger": "2.0"}, "this is '2.0'"),
-        ({"openapi": "4.0.0"}, "only OpenAPI 3 is read"),
+        ({"openapi": "4.0.0"}, "only OpenAPI 3 is supported"),
         ({"openapi": "3.1.0", "paths": []}, "it must be an object"),
     ],
 )

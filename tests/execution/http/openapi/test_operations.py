@@ -301,7 +301,7 @@ async def test_arguments_that_cannot_be_sent_are_all_named_and_nothing_is(
 @pytest.mark.parametrize(
     ("path", "operation", "reason"),
     [
-        ("/x/{id}", {}, "its path names 'id', which is no parameter of it"),
+        ("/x/{id}", {}, "its path names 'id', which is not one of its parameters"),
         ("x", {}, "does not begin with a slash"),
         ("/a/../b", {}, "holds '.' or '..'"),
         ("/a/%2E%2e/b", {}, "holds '.' or '..'"),

@@ -176,7 +176,7 @@ def test_an_operation_whose_schema_cannot_be_used_is_skipped(schema: Any, reason
 
 def test_a_reference_may_lead_anywhere_in_the_document() -> None:
     assert tool_with({"$ref": "#/components/schemas/A/allOf/1"}, A={"allOf": [{}, {"type": "string"}]})
-    assert "leads to a reference" in skip_reason(
+    assert "references refer to one another endlessly" in skip_reason(
         {"properties": {"a": {"$ref": "#/components/schemas/A"}}}, A={"$ref": "#/components/schemas/A"}
     )
 

@@ -139,7 +139,7 @@ async def test_a_name_with_a_private_address_that_is_named_too_passes() -> None:
         ("GET http://other.example/", 403, "is not among the hosts"),
         ("CONNECT gone.example:443", 502, "cannot be looked up"),
         ("CONNECT named.example", 400, "needs a port"),
-        ("CONNECT named.example:99999", 400, "the host of the request is none"),
+        ("CONNECT named.example:99999", 400, "the request names no valid host"),
         ("CONNECT :443", 400, "name the host"),
         ("GET /", 400, "name the host"),
         ("GET https://named.example/", 400, "use CONNECT"),
@@ -211,7 +211,7 @@ async def test_a_host_that_does_not_answer_is_told() -> None:
         closed.bind(("127.0.0.1", 0))
         target = f"127.0.0.1:{closed.getsockname()[1]}"
         async with run_proxy("127.0.0.1") as (port, _):
-            assert b"does not answer at port" in await ask(
+            assert b"does not answer on port" in await ask(
                 port, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
             )
 

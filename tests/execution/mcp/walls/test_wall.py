@@ -97,12 +97,12 @@ def test_a_server_that_dies_for_what_it_does_not_see_is_told_what_that_is(tmp_pa
         "sandbox": "bubblewrap",
     }
     assert reason(settings).endswith(
-        f"it may need {data}, which it cannot see behind its wall; add it to read or write"
+        f"it may need {data}, which it cannot see in its sandbox; add it to read or write"
     )
     (program / "server.py").write_text(f"import sys\nsys.exit('cannot open {data}')\n")
     settings["args"] = [str(program / "server.py")]
     assert reason(settings).endswith(
-        f"it may need {data}, which it cannot see behind its wall; add it to read or write"
+        f"it may need {data}, which it cannot see in its sandbox; add it to read or write"
     )
     assert "behind its wall" not in reason({**settings, "read": [str(data)]})
 

@@ -367,7 +367,7 @@ async def test_a_tool_with_a_parameter_of_that_name_gets_it_as_it_is() -> None:
         ({"$kept": 5}, "a handle is"),
         ({"$kept": "URI", "path": "text"}, "a handle is"),
         ({"$kept": "URI", "path": "/none"}, "has nothing at '/none'"),
-        ({"$kept": "IMAGE"}, "neither a text nor JSON"),
+        ({"$kept": "IMAGE"}, "neither text nor JSON"),
         ([{"$kept": "URI"}] * 40, "at most 32 kept results"),
         ([{"$kept": "LARGE"}] * 3, "bytes together"),
     ],

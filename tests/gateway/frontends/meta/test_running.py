@@ -332,6 +332,6 @@ async def test_the_code_of_one_client_does_not_keep_that_of_another_from_running
             for reply in replies:
                 error = reply["error"]
                 assert (error["code"], error["retryable"]) == ("backend_unavailable", True), error
-                assert "busy: 32 runs of this client wait already; try again in" in error["message"]
+                assert "busy: 32 runs of this client are already waiting; try again in" in error["message"]
             hold.set()
     assert sum("error" not in reply for reply in replies) == 37

@@ -187,8 +187,8 @@ VIOLATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
         [call(1, "t.hang"), {"error": {"reason": "x"}}],
         "it reported its end with 1 pending calls",
     ),
-    "two values": ([{"done": 1}, {"done": 2}], "it went on after it had reported its end"),
-    "a call after the end": ([{"done": 1}, call(1)], "it went on after it had reported its end"),
+    "two values": ([{"done": 1}, {"done": 2}], "it continued after it had reported its end"),
+    "a call after the end": ([{"done": 1}, call(1)], "it continued after it had reported its end"),
     "an answer": ([{"answer": 1, "value": 2}], "it sent an unknown message: ['answer', 'value']"),
     "a job": ([{"job": {}}], "it sent an unknown message: ['job']"),
     "nothing": ([{}], "it sent an unknown message: []"),
@@ -270,7 +270,7 @@ async def test_partial_frame_after_the_last_message_is_a_violation() -> None:
     async with talk() as held:
         await held.guest.write(encode({"done": 1}, SIZE) + b"\x00")
     assert isinstance(held.error, SandboxViolationError)
-    assert "went on after" in held.error.reason
+    assert "continued after" in held.error.reason
 
 
 @pytest.mark.anyio

@@ -515,7 +515,7 @@ def test_unavailable_sandbox_has_a_remedy(tmp_path: Path) -> None:
         "libseccomp2": (usual, f"import ctypes.util; ctypes.util.find_library = lambda name: {no_library}"),
         "needs Linux": (usual, "sys.platform = 'darwin'"),
         "user namespaces": (str(tmp_path), ""),
-        "/nowhere/python is out of reach": (usual, "sys._base_executable = '/nowhere/python'"),
+        "cannot reach the interpreter /nowhere/python": (usual, "sys._base_executable = '/nowhere/python'"),
         "cannot be tried here ([Errno 24] Too many open files)": (
             usual,
             "def full(name): raise OSError(24, 'Too many open files')\nos.memfd_create = full",

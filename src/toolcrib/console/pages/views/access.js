@@ -25,16 +25,16 @@ function Ask() {
   };
   const { found, error } = state;
   return html`<form class="columns" onSubmit=${submit}>
-      <${Field} id="subject" label="May" hint="token:ci, user:ann, local:me; empty for somebody unknown"><input id="subject" value=${subject} onInput=${(event) => setSubject(event.target.value)} /><//>
+      <${Field} id="subject" label="May" hint="token:ci, user:ann, local:me; empty for an unknown caller"><input id="subject" value=${subject} onInput=${(event) => setSubject(event.target.value)} /><//>
       <${Field} id="tool" label="call" hint="The id of a tool"><input id="tool" class="mono" required value=${tool} onInput=${(event) => setTool(event.target.value)} /><//>
-      <${Field} id="groups" label="being in the groups" hint="Separated by commas"><input id="groups" value=${groups} onInput=${(event) => setGroups(event.target.value)} /><//>
+      <${Field} id="groups" label="as a member of the groups" hint="Separated by commas"><input id="groups" value=${groups} onInput=${(event) => setGroups(event.target.value)} /><//>
       <${Field} id="client" label="with the client"><input id="client" value=${client} onInput=${(event) => setClient(event.target.value)} /><//>
       <div class="field wide"><label for="access-args">and these arguments?</label><${Json} id="access-args" value=${args} change=${(next) => setArgs(next ?? {})} onBad=${setBad} rows=${3} /></div>
       <div class="wide"><button class="button primary" disabled=${isBad || !tool.trim()}>Ask</button></div>
     </form>
     ${error && html`<${Problem} error=${error} />`}
     ${found && html`<section class="outcome" aria-live="polite">
-      <p class="verdict"><${Badge} kind=${KINDS[found.effect]}>${found.effect}<//> ${found.rule ? html`by the rule <span class="mono"><${Text} value=${found.rule} /></span>` : found.rules.length ? "since no rule fits" : found.effect === "allow" ? "since there are no rules: everybody may run everything" : ""}${found.reason ? html`: <${Text} value=${found.reason} />` : ""}</p>
+      <p class="verdict"><${Badge} kind=${KINDS[found.effect]}>${found.effect}<//> ${found.rule ? html`by the rule <span class="mono"><${Text} value=${found.rule} /></span>` : found.rules.length ? "because no rule matches" : found.effect === "allow" ? "because there are no rules: everybody may run everything" : ""}${found.reason ? html`: <${Text} value=${found.reason} />` : ""}</p>
       ${found.confirmation && html`<p class="muted"><${Text} value=${found.confirmation} /></p>`}
       ${found.limits?.map((each) => html`<p key=${each.name} class="muted">Rate limit <span class="mono"><${Text} value=${each.name} /></span>: <${Text} value=${each.limit} /></p>`)}
       ${found.rules.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Rules"><table><thead><tr><th>Rule</th><th>Effect</th><th>Verdict</th></tr></thead>
@@ -58,12 +58,12 @@ function Simulate() {
   if (!rules.data) return html`<${Busy} />`;
   const changed = state.found?.decisions.filter((each) => (each.effect === "deny") === each.ran);
   return html`<p>Change the rules here, and see what they would have decided about the latest calls. Nothing is saved.</p>
-    <div class="field"><label for="rules">Rules, the first that fits decides</label>
+    <div class="field"><label for="rules">Rules; the first that matches decides</label>
       <${Json} id="rules" value=${rules.data.items.length ? rules.data.items : [{ name: "the rest", effect: "allow" }]} change=${(next) => setGiven(Array.isArray(next) ? next : [])} onBad=${setBad} rows=${8} /></div>
     <p><${Button} kind="primary" disabled=${isBad || state.busy} onClick=${run}>Try them on the latest calls<//></p>
     ${state.error && html`<${Problem} error=${state.error} />`}
     ${state.found && html`<section aria-live="polite">
-      <p>${count(state.found.calls)} calls. ${changed.length ? html`<strong>${count(changed.reduce((sum, each) => sum + each.calls, 0))} would have ended otherwise.</strong>` : "None would have been decided otherwise."}</p>
+      <p>${count(state.found.calls)} calls. ${changed.length ? html`<strong>${count(changed.reduce((sum, each) => sum + each.calls, 0))} would have ended differently.</strong>` : "None would have been decided differently."}</p>
       ${state.found.decisions.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Decisions"><table><thead><tr><th class="number">Calls</th><th>Decision</th><th>Rule</th><th>Tool</th><th>As it was</th></tr></thead>
         <tbody>${state.found.decisions.map((each, place) => html`<tr key=${place} class=${changed.includes(each) ? "selected" : ""}><td class="number">${count(each.calls)}</td><td><${Badge} kind=${KINDS[each.effect]}>${each.effect}<//></td><td class="mono"><${Text} value=${each.rule ?? "–"} /></td><td class="mono"><${Text} value=${each.toolId} /></td><td>${each.ran ? "ran" : "failed or was refused"}</td></tr>`)}</tbody></table></div>`}
     </section>`}`;
@@ -75,7 +75,7 @@ function Rules() {
   if (!data) return html`<${Busy} />`;
   if (!data.items.length) {
     return html`<${Empty} title="No rules: everybody may run everything">
-      <p>Rules are tables of the configuration; the first that fits decides, and what none allows is refused.</p>
+      <p>Rules are tables of the configuration; the first that matches decides, and what none allows is refused.</p>
       <${Block} label="A first rule" value=${'[[policy]]\nname = "staff may do all"\nwho = ["group:staff"]\neffect = "allow"'} />
     <//>`;
   }

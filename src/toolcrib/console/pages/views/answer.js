@@ -19,15 +19,15 @@ export default function Answer() {
     }
   };
   return html`<main class="log-in answer">
-    <h1>A call waits for you</h1>
-    ${error && html`<p class="muted">It does not wait any more: it was answered, its time was over, or this is not its link.</p>`}
+    <h1>A call is waiting for you</h1>
+    ${error && html`<p class="muted">It is no longer waiting: it was answered, it timed out, or this is not its link.</p>`}
     ${!data && !error && html`<${Busy} />`}
     ${state.approve !== undefined && html`<p role="status"><${Badge} kind=${state.approve ? "good" : "bad"}>${state.approve ? "approved" : "denied"}<//> You can close this page.</p>`}
     ${data && state.approve === undefined && html`
       <p><strong><${Text} value=${[data.subject, data.client].filter(Boolean).join(" via ") || "Somebody unknown"} /></strong> wants to call <span class="mono"><${Text} value=${(data.seenAs ?? data).toolId} /></span> ${data.destructive && html`<${Badge} kind="bad">may destroy something<//>`}</p>
       ${data.reason && html`<p><${Text} value=${data.reason} /></p>`}
       <${Arguments} call=${data} />
-      <p class="muted">Asked at ${time(data.asked)}; refused at ${time(data.ends)} without an answer.</p>
+      <p class="muted">Asked at ${time(data.asked)}; refused at ${time(data.ends)} if there is no answer.</p>
       ${state.error && html`<${Problem} error=${state.error} />`}
       <div class="waiting-actions">
         <${Button} kind="primary" icon="check" disabled=${state.busy} onClick=${() => answer(true)}>Approve<//>

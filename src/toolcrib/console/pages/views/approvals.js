@@ -9,7 +9,7 @@ function Left({ ends }) {
     const timer = setInterval(() => setNow(Date.now() / 1000), 1000);
     return () => clearInterval(timer);
   }, []);
-  return html`<span class="muted tabular">${ends > now ? `refused in ${duration(Math.round(ends - now))} without an answer` : "its time is over"}</span>`;
+  return html`<span class="muted tabular">${ends > now ? `refused in ${duration(Math.round(ends - now))} if there is no answer` : "timed out"}</span>`;
 }
 
 function Waiting({ call, onAnswer }) {
@@ -58,7 +58,7 @@ export default function Approvals() {
     <div><p role="status" class="muted">${last && html`${last.approve ? "Approved" : "Denied"}: <span class="mono"><${Text} value=${(last.call.seenAs ?? last.call).toolId} /></span>`}</p>
     ${waiting.value.length
       ? html`<ul class="waitings">${waiting.value.map((call) => html`<${Waiting} key=${call.id} call=${call} onAnswer=${answered} />`)}</ul>`
-      : html`<${Empty} title="Nothing waits">
+      : html`<${Empty} title="Nothing is waiting">
           <p>A call waits here while a rule asks a person first and its client cannot ask its own user. To have deletions wait, write in the configuration:</p>
           <${Block} label="A rule that asks" value=${'[[policy]]\nname = "ask before deleting"\ntools = ["*:delete_*"]\neffect = "ask"\nreason = "Deleting cannot be undone."\n\n[[policy]]\nname = "the rest"\neffect = "allow"'} />
           <p>Then see with <${Command}>toolcrib policy check<//> that it takes effect.</p>

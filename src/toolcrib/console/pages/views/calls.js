@@ -3,7 +3,7 @@
 import { Text, bytes, count, download, duration, get, go, html, link, listen, me, plain, route, time, tokensOf, useEffect, useLoad, useRef, useState } from "../lib.js";
 import { Badge, Block, Busy, Button, Command, Empty, Head, Panel, Problem, SearchBox, Tabs, VirtualList, prettyText } from "../ui.js";
 
-const RANGES = [["", "All that is kept"], ["5", "5 minutes"], ["60", "1 hour"], ["1440", "24 hours"]];
+const RANGES = [["", "All stored calls"], ["5", "5 minutes"], ["60", "1 hour"], ["1440", "24 hours"]];
 const NEVER = "gen_ai.tool.name";
 /** The choice of one's own calls, which no caller is called. */
 const MINE = "\n";
@@ -104,7 +104,7 @@ function Details({ id }) {
     ${payload
       ? html`<h3>Arguments</h3><${Payload} part=${payload.args} label="Arguments" />
           <h3>Result</h3><${Payload} part=${payload.result} label="Result" />`
-      : html`<p class="muted">Its arguments and its result are not kept any more; those of the newest calls are.</p>`}
+      : html`<p class="muted">Its arguments and its result are no longer stored; those of the newest calls are.</p>`}
   <//>`;
 }
 

@@ -28,7 +28,7 @@ function Subject({ id, drift, findings, withheld, act, busy }) {
     <div class="waiting-head">
       <h2 class="mono"><${Text} value=${id} /></h2>
       ${drift && html`<${Badge} kind=${KINDS[drift.level]}>${WORDS[drift.level]}<//>`}
-      ${findings.some((each) => each.verdict === "poisoned") && html`<${Badge} kind="bad">made to mislead<//>`}
+      ${findings.some((each) => each.verdict === "poisoned") && html`<${Badge} kind="bad">designed to mislead<//>`}
     </div>
     ${withheld && html`<p class="bad-text"><${Text} value=${withheld.reason} /></p>`}
     ${drift?.changes.length > 0 && html`<ul class="plain">${drift.changes.map((each, at) => html`<li key=${at}><${Badge} kind=${KINDS[each.level]}>${each.level}<//> <${Text} value=${each.message} /></li>`)}</ul>`}
@@ -97,8 +97,8 @@ export default function Changes() {
   return html`${head}
     <p role="status" class="muted">${isStale ? "" : (state.said ?? "")}</p>
     ${state.error && html`<${Problem} error=${state.error} />`}
-    ${!data.lock && html`<p class="notice quiet wrap">Without a configuration file there is no lock beside it: what changes while the gateway runs is shown here, and nothing can be approved for good.</p>`}
-    ${data.unanswered.length > 0 && html`<p class="notice quiet wrap">Nothing is known of <${Text} value=${data.unanswered.join(", ")} />, which ${data.unanswered.length === 1 ? "has" : "have"} not answered. <a href=${link("servers")}>Servers</a></p>`}
+    ${!data.lock && html`<p class="notice quiet wrap">Without a configuration file there is no lock beside it: what changes while the gateway runs is shown here, and nothing can be approved permanently.</p>`}
+    ${data.unanswered.length > 0 && html`<p class="notice quiet wrap">Nothing is known about <${Text} value=${data.unanswered.join(", ")} />, which ${data.unanswered.length === 1 ? "has" : "have"} not answered. <a href=${link("servers")}>Servers</a></p>`}
     ${ids.length > 0
       ? html`<ul class="waitings">${ids.map((id) => html`<${Subject} key=${id} id=${id} drift=${drifts.get(id)} withheld=${withheld.get(id)} findings=${findings.get(id) ?? []} act=${act} busy=${state.busy} />`)}</ul>`
       : data.isLocked || !data.lock

@@ -18,18 +18,18 @@ export default function Configuration() {
       settings: section.settings.filter((each) => (isAll || each.set || wanted) && `${section.name} ${each.name}`.toLowerCase().includes(wanted)),
     }))
     .filter((section) => section.settings.length);
-  return html`<${Head} title="Configuration" about=${data.source ? html`<${Text} value=${data.source} />` : "No file: everything is as by default"}>
+  return html`<${Head} title="Configuration" about=${data.source ? html`<${Text} value=${data.source} />` : "No file: everything has its default"}>
       <${Button} onClick=${reload}>Read again<//>
     <//>
     ${data.problems.length > 0
-      ? html`<div class="problem" role="alert"><p><strong>The file cannot be used as it is now;</strong> what held before it was changed still holds.</p>
+      ? html`<div class="problem" role="alert"><p><strong>The file cannot be used as it is now;</strong> the settings from before the change still apply.</p>
           <ul>${data.problems.map((each, place) => html`<li key=${place}><span class="mono"><${Text} value=${each.path} /></span> <${Text} value=${each.message} /></li>`)}</ul></div>`
-      : data.source && html`<p><${Badge} kind="good">valid<//> <span class="muted">What else could be better, in a terminal:</span> <${Command}>toolcrib doctor<//></p>`}
+      : data.source && html`<p><${Badge} kind="good">valid<//> <span class="muted">To see what else could be improved, in a terminal:</span> <${Command}>toolcrib doctor<//></p>`}
     <div class="filters">
       <${SearchBox} label="Find a setting" value=${text} change=${setText} />
       <label class="check"><input type="checkbox" checked=${isAll} onChange=${(event) => setAll(event.target.checked)} /> Defaults too</label>
     </div>
-    ${sections.length === 0 && html`<p class="muted">${text ? "No setting is called that." : "Nothing is set; everything is as by default."}</p>`}
+    ${sections.length === 0 && html`<p class="muted">${text ? "No setting is called that." : "Nothing is set; everything has its default."}</p>`}
     ${sections.map(
       (section) => html`<section key=${section.name} class="settings" aria-label=${section.name || "general"}>
         <h2 class="mono">${section.name ? html`[<${Text} value=${section.name} />]` : "General"}</h2>

@@ -59,7 +59,7 @@ function Chart({ series }) {
   return html`<figure class="chart">
     <div ref=${box} role="img" aria-label=${`${plural(calls, "call")} in the last ${series.calls.length} minutes, by minute`}></div>
     <figcaption>
-      <span class="key accent">Calls per minute</span><span class="key bad">Failed</span><span class="key dashed">95th percentile of their time</span>
+      <span class="key accent">Calls per minute</span><span class="key bad">Failed</span><span class="key dashed">95th percentile of the duration</span>
     </figcaption>
   </figure>`;
 }
@@ -92,7 +92,7 @@ export default function Overview() {
     ${(waiting.value.length > 0 || data.unhealthy.length > 0) && html`<div class="notices">
     ${waiting.value.length > 0 &&
     html`<a class="notice accent" href=${link("approvals")}>
-      <strong>${waiting.value.length === 1 ? "A call waits" : `${waiting.value.length} calls wait`} for you</strong>
+      <strong>${waiting.value.length === 1 ? "A call is waiting" : `${waiting.value.length} calls are waiting`} for you</strong>
       <span><${Text} value=${waiting.value.map((each) => each.toolId).slice(0, 3).join(", ")} /></span><span class="go">Decide</span>
     </a>`}
     ${data.unhealthy.length > 0 &&
@@ -124,7 +124,7 @@ export default function Overview() {
             <div class="scroll" tabindex="0" role="region" aria-label="Most used tools">
               <table>
                 <thead>
-                  <tr><th>Tool</th><th class="number">Calls</th><th class="number">Failed</th><th class="number">Time in all</th><th class="number">Tokens of results</th></tr>
+                  <tr><th>Tool</th><th class="number">Calls</th><th class="number">Failed</th><th class="number">Total time</th><th class="number">Result tokens</th></tr>
                 </thead>
                 <tbody>
                   ${data.top.map(

@@ -95,7 +95,7 @@ function Uncertain({ run, resume, busy }) {
   if (!keys.length) return html`<p><${Button} kind="primary" icon="play" disabled=${busy} onClick=${() => resume({})}>Go on<//></p>`;
   const answers = () => Object.fromEntries(keys.filter(([key]) => values[key] !== undefined).map(([key]) => [key, values[key]]));
   return html`<div class="notice quiet wrap">
-      <p>${plural(keys.length, "call")} had begun when the run stopped, and may have run. Tools that only read are called again; of others, find out, and say what they answered, or have them made again.</p>
+      <p>${plural(keys.length, "call")} had begun when the run stopped, and may have run. Read-only tools are called again; for the others, find out whether they ran and enter their answers, or have them called again.</p>
     </div>
     ${keys.map(([key, tool]) => html`<${Field} key=${key} id=${`answer-${key}`} label=${html`Answer of <span class="mono"><${Text} value=${tool} /></span>`} hint="JSON; empty: no answer">
       <${Json} id=${`answer-${key}`} value=${undefined} change=${(next) => setValues({ ...values, [key]: next })} rows=${2} /><//>`)}
@@ -203,7 +203,7 @@ export default function Runs() {
   const { data, error, reload } = useLoad((signal) => get("/runs", {}, { signal }));
   const { id } = route.value;
   useEffect(() => listen("back", reload), []);
-  return html`<${Head} title="Runs" about="Code and chains whose calls are written down, so that they can go on after a crash">
+  return html`<${Head} title="Runs" about="Code and chains whose calls are recorded, so that they can continue after a crash">
       <${Button} onClick=${reload}>Read again<//>
       <${Button} kind="primary" onClick=${() => go("runs", "new")}>New run<//>
     <//>

@@ -56,7 +56,7 @@ function Row({ server, changed }) {
     </div>
     <div class="server-why">
       ${server.why && html`<p class=${server.healthy ? "muted" : "bad-text"}><${Text} value=${server.why} /></p>`}
-      ${server.paused && html`<p class="muted">Stopped at the console: calls of its tools are refused until it is started.</p>`}
+      ${server.paused && html`<p class="muted">Stopped from the console: calls of its tools are refused until it is started.</p>`}
       ${server.hint && !server.healthy && html`<p class="muted">or in a terminal: <code>${server.hint}</code></p>`}
       ${server.state === "disabled" && html`<p class="muted">${server.hint}</p>`}
       ${error && html`<p class="bad-text" role="alert"><${Text} value=${error.message} /></p>`}
@@ -71,7 +71,7 @@ function Holder({ server, holder }) {
   const revoke = async () => {
     setState({ busy: true });
     try {
-      setState({ done: (await post(`/servers/${encodeURIComponent(server.name)}/revoke`, { issuer: holder.issuer ?? "", subject: holder.subject ?? "" })).revoked ? "revoked" : "forgotten; its tokens end by themselves" });
+      setState({ done: (await post(`/servers/${encodeURIComponent(server.name)}/revoke`, { issuer: holder.issuer ?? "", subject: holder.subject ?? "" })).revoked ? "revoked" : "deleted; its tokens stay valid until they expire" });
     } catch (error) {
       setState({ error });
     }
@@ -85,9 +85,9 @@ function Details({ server }) {
   const log = useLoad((signal) => (me.value.operator ? get(`/servers/${encodeURIComponent(server.name)}/log`, {}, { signal }) : Promise.resolve(null)), [server.name, server.state]);
   const facts = [
     ["State", html`<${State} server=${server} />`],
-    ["Reached by", server.transport],
+    ["Transport", server.transport],
     ["Protocol", server.protocolVersion],
-    ["Says it is", server.serverInfo && `${server.serverInfo.name ?? ""} ${server.serverInfo.version ?? ""}`],
+    ["Identifies as", server.serverInfo && `${server.serverInfo.name ?? ""} ${server.serverInfo.version ?? ""}`],
     ["Tools", server.tools !== undefined && html`<a href=${link("tools", "", { namespace: server.name })}>${count(server.tools)}</a>`],
     ["Listed", server.listedAgo !== undefined && `${duration(server.listedAgo)} ago`],
     ["Starts", server.starts],
@@ -123,7 +123,7 @@ export default function Servers() {
     html`<${Empty} title="No servers yet">
       <p>Servers give this gateway their tools. Add one in a terminal, and it appears here at once:</p>
       <${Command}>toolcrib add time -- uvx mcp-server-time<//>
-      <p>Take over those of another client with</p>
+      <p>Import those of another client with</p>
       <${Command}>toolcrib import<//>
     <//>`}
     ${sorted?.length > 0 && html`<div class="with-panel">

@@ -18,14 +18,14 @@ export default function Tokens() {
   if (!data) return html`<${Head} title="Tokens" /><${Busy} />`;
   const rows = data.items.map((each) => ({ ...each, id: each.toolId }));
   const most = rows[0]?.tokens ?? 1;
-  return html`<${Head} title="Tokens" about="What the definitions take of a model's context">
+  return html`<${Head} title="Tokens" about="How much of a model's context the definitions take">
       <${Button} disabled=${!rows.length} onClick=${() => save(rows)}>Export CSV<//>
     <//>
     ${rows.length === 0
       ? html`<${Empty} title="No tools to count"><p>Add a server on the page <a href=${link("servers")}>Servers</a>.</p><//>`
       : html`<p class="lead">
             A client that lists all ${count(data.tools)} tools reads <strong>${count(data.direct)}</strong> tokens; through the meta-tools it reads <strong>${count(data.surface)}</strong>.
-            ${data.saved > 0 ? html` <strong>${percent(data.saved)} saved.</strong>` : " So few tools are cheaper listed directly: set gateway.expose to auto."}
+            ${data.saved > 0 ? html` <strong>${percent(data.saved)} saved.</strong>` : " Listing so few tools directly costs less: set gateway.expose to auto."}
           </p>
           <${VirtualList}
             label="Tokens by tool"

@@ -10,8 +10,8 @@ const LEVELS = [["summary", "Summary"], ["schema", "Schema"], ["full", "Full"]];
 const HINTS = {
   readOnlyHint: ["only reads", "changes something"],
   destructiveHint: ["may destroy something", "destroys nothing"],
-  idempotentHint: ["can be repeated safely", "doing it twice does it twice"],
-  openWorldHint: ["reaches out to the world", "stays within its own data"],
+  idempotentHint: ["can be repeated safely", "repeating it repeats its effects"],
+  openWorldHint: ["accesses the outside world", "stays within its own data"],
 };
 
 function useTools() {
@@ -178,7 +178,7 @@ function Run({ id }) {
       ${state.error && html`<${Failure} error=${state.error} />`}
     </div>
     ${state.question &&
-    html`<${Dialog} title="Agree to this call?" close=${() => setState({})}>
+    html`<${Dialog} title="Allow this call?" close=${() => setState({})}>
       <${Block} value=${state.question.text} label="What will be done" tall />
       <div class="dialog-actions">
         <${Button} onClick=${() => setState({})}>Do not run it<//>
@@ -223,7 +223,7 @@ function Convert({ id }) {
     ${error && html`<${Problem} error=${error} />`}
     ${made && html`<p><${CopyButton} text=${pretty(made.payload)}>Copy the definition<//></p>
       <${Block} value=${made.payload} label="Definition" tall />
-      ${warnings.length > 0 && html`<h3>Lost on the way</h3><ul class="plain">${warnings.map((each, place) => html`<li key=${place}><span class="mono"><${Text} value=${each.path || each.feature} /></span> <${Text} value=${each.message} /></li>`)}</ul>`}`}`;
+      ${warnings.length > 0 && html`<h3>Lost in the conversion</h3><ul class="plain">${warnings.map((each, place) => html`<li key=${place}><span class="mono"><${Text} value=${each.path || each.feature} /></span> <${Text} value=${each.message} /></li>`)}</ul>`}`}`;
 }
 
 function Tool({ id }) {

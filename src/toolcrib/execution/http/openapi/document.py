@@ -65,7 +65,7 @@ def document_error(path: str, reason: str) -> InvalidToolError:
 def _read_file(path: Path) -> bytes:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe may wait for ever
-            raise document_error("", f"the file {str(path)!r} is a pipe or a device, and no document")
+            raise document_error("", f"the file {str(path)!r} is a pipe or a device, not a document")
         with path.open("rb") as file:
             content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
@@ -164,9 +164,9 @@ def _check_tag(event: Any, *, is_scalar: bool) -> None:
     """Refuse merge keys, in every spelling, and values that JSON does not have."""
     tag = getattr(event, "tag", None)
     if tag == f"{_TAG}merge" or (is_scalar and event.value == "<<" and event.implicit[0]):
-        raise document_error("", "merge keys ('<<') are not read; write the members out")
+        raise document_error("", "merge keys ('<<') are not supported; write the members out")
     if tag not in _TAGS:
-        raise document_error("", f"the tag {tag!r:.80} is not read; only those of JSON values are")
+        raise document_error("", f"the tag {tag!r:.80} is not supported; only those of JSON values are")
 
 
 def _count_values(value: Any, known: dict[int, int], depth: int = 0) -> int:
@@ -216,5 +216,5 @@ def _copy_value(value: Any) -> Any:
 
 def _key_to_text(key: Any) -> str:
     if isinstance(key, bool) or not isinstance(key, str | int):
-        raise document_error("", f"it has the key {key!r:.80}, and keys are text")
+        raise document_error("", f"it has the key {key!r:.80}, but keys must be strings")
     return str(key)

@@ -167,13 +167,13 @@ def _encode_path_template(path: str, inputs: list[Input]) -> tuple[str, str]:
         InvalidSchemaError: it names an undeclared parameter, or has dot segments.
     """
     if not path.startswith("/") or any("\ud800" <= sign <= "\udfff" for sign in path):
-        raise InvalidSchemaError("its path does not begin with a slash, or is no text that can be sent")
+        raise InvalidSchemaError("its path does not begin with a slash, or is not text that can be sent")
     declared = {entry.parameter.name for entry in inputs if entry.parameter.place == "path"}
     path, _, query = path.partition("#")[0].partition("?")
     named = _TEMPLATE.findall(path)
     missing = [name for name in named if name not in declared]
     if missing:
-        raise InvalidSchemaError(f"its path names {missing[0]!r:.80}, which is no parameter of it")
+        raise InvalidSchemaError(f"its path names {missing[0]!r:.80}, which is not one of its parameters")
     pieces = _TEMPLATE.split(path)
     if any(unquote(part) in {".", ".."} for part in path.split("/")):
         raise InvalidSchemaError("its path holds '.' or '..'")

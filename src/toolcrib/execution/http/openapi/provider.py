@@ -151,7 +151,7 @@ def _minor_version(document: dict[str, Any]) -> int:
     written = document.get("openapi", document.get("swagger"))
     found = _VERSION.fullmatch(str(written))
     if found is None:
-        raise document_error("/openapi", f"only OpenAPI 3 is read, and this is {written!r:.40}")
+        raise document_error("/openapi", f"only OpenAPI 3 is supported, and this is {written!r:.40}")
     return int(found[1])
 
 

@@ -40,7 +40,7 @@ def follow(document: dict[str, Any], value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get("$ref"), str):
             return value
         value = find_target(document, value["$ref"])
-    raise InvalidSchemaError("a reference leads to a reference, and so on without end")
+    raise InvalidSchemaError("references refer to one another endlessly")
 
 
 def follow_bare(document: dict[str, Any], schema: Any) -> Any:

@@ -187,7 +187,7 @@ def _check_dialect(schema: dict[str, Any]) -> None:
     if isinstance(dialect, str) and dialect.rstrip("#") not in _DIALECTS:
         raise UnsupportedDialectError(f"a schema is of the dialect {dialect[:200]!r}, which is not known")
     if "$dynamicRef" in schema or "$recursiveRef" in schema:
-        raise InvalidSchemaError("a schema uses '$dynamicRef', which is not read here")
+        raise InvalidSchemaError("a schema uses '$dynamicRef', which is not supported")
 
 
 def _modernize(schema: dict[str, Any], made: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class SchemeSecrets:
         except Exception as error:  # noqa: BLE001 - a function of the program, which may raise anything
             # `from None`: the original error may quote the secret.
             raise self._credentials_error(
-                call, f"the secret {name!r} could not be had: {type(error).__name__}"
+                call, f"the secret {name!r} could not be obtained: {type(error).__name__}"
             ) from None
 
     def _missing_error(self, call: Call, plan: RequestPlan) -> NoBackendError:

@@ -39,7 +39,7 @@ class Servers:
         if self._base is not None:
             return check_base_url(self._provider_id, urljoin(f"{self._base}/", url))
         if "://" not in url:
-            reason = f"the document serves {url!r:.200}, which is no host; say where with base_url"
+            reason = f"the document has the server {url!r:.200}, which has no host; set base_url"
             raise config_error(self._provider_id, "/servers", reason)
         return check_base_url(self._provider_id, url)
 

@@ -291,7 +291,7 @@ class AnsweringClient(QuietClient):
         elif resumed is None:
             await self._pace.wait()
         elif not await resumed.allowed(request.headers.get("last-event-id")):
-            reason = f"{place(request.url)} ended the event stream again and again without an answer"
+            reason = f"{place(request.url)} repeatedly ended the event stream without an answer"
             error = {"code": CONNECTION_CLOSED, "message": reason, "data": marked(sent=True)}
             text = json.dumps({"jsonrpc": "2.0", "id": 0, "error": error})  # the SDK fills in the id
             headers = {"content-type": "text/event-stream"}

@@ -81,7 +81,7 @@ def _select_answer(response: httpx2.Response, body: bytes, number: int | str) ->
         return _with_content(response, _BAD_REQUEST, body)  # the SDK then fills in which message it answers
     if not messages:
         return _with_content(response, response.status_code, body)  # the SDK says what is wrong with it
-    reason = f"{place(response.request.url)} answered with something else than the answer to the request"
+    reason = f"{place(response.request.url)} answered with something other than the answer to the request"
     return error_response(response.request, INTERNAL_ERROR, reason, marked(sent=True))
 
 

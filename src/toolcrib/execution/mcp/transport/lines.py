@@ -275,7 +275,7 @@ class _SlicedAnswer:
         """
         self.value, end = yield from self._read(self._skip(0), _OUTER_LEVELS)
         if self._skip(end) != len(self._text) or not _is_answer(self.value):
-            raise ValueError("it is no plain answer")
+            raise ValueError("it is not a plain answer")
 
     def _read(self, at: int, levels: int) -> Generator[int, None, tuple[Any, int]]:
         opening = self._text[at : at + 1]
@@ -303,7 +303,7 @@ class _SlicedAnswer:
             name, at = _DECODER.raw_decode(self._text, at)
             at = self._skip(at)
             if type(name) is not str or name in found or self._text[at : at + 1] != ":":
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
             found[name], at = yield from self._read(self._skip(at + 1), levels - 1)
             at = self._skip(at)
         return found, at + 1
@@ -371,9 +371,7 @@ class DroppedMessages:
         if before < 10 ** (len(str(count)) - 1):
             times = f" ({count:,} times by now)" if count > 1 else ""
             shown = f": {detail[:_DETAIL]!r}" if detail else ""
-            _log.log(
-                level, "server %r sent a message that is of no use%s: %s%s", self._server, times, kind, shown
-            )
+            _log.log(level, "server %r sent an unusable message%s: %s%s", self._server, times, kind, shown)
 
     def note_lines(self, count: int, messages: int) -> None:
         """Count lines, and the messages among them; those that carry nothing are useless beyond a few."""
@@ -383,7 +381,7 @@ class DroppedMessages:
         self._empty += max(0, count - messages * _USUAL)
         useless = max(0, self._empty - _USUAL) - max(0, before - _USUAL)
         if useless:
-            self.note("a line that carries nothing", level=logging.DEBUG, count=useless)
+            self.note("a line without content", level=logging.DEBUG, count=useless)
 
     async def pace(self) -> None:
         """Wait for a moment where many were dropped since; to be called before the next message is read."""

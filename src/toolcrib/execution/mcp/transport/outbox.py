@@ -119,7 +119,7 @@ class Outbox:
 
     def _put(self, key: object, text: bytes) -> None:
         if isinstance(key, int | str) and self._size and self._size + len(text) > self._max_bytes:
-            reason = f"it does not read its input, and {self._size:,} bytes wait for it already"
+            reason = f"it does not read its input, and {self._size:,} bytes are already waiting for it"
             raise MCPError(CONNECTION_CLOSED, reason, marked(sent=False))
         self._waiting[key] = text
         self._size += len(text)

@@ -265,10 +265,10 @@ def _ending(status: int | None) -> str:
 
 
 INSTALLS = {
-    "npx": "install Node.js, which brings npx",
-    "npm": "install Node.js, which brings npm",
+    "npx": "install Node.js, which includes npx",
+    "npm": "install Node.js, which includes npm",
     "node": "install Node.js",
-    "uvx": "install uv, which brings uvx: pip install uv",
+    "uvx": "install uv, which includes uvx: pip install uv",
     "uv": "install uv: pip install uv",
     "docker": "install Docker",
     "bunx": "install Bun",

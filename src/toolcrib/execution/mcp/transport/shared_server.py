@@ -26,7 +26,7 @@ _PAUSE = 0.02
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 _NOBODY = {
     "code": -32603,
-    "message": "requests of several clients run: it is not known whose question this is",
+    "message": "requests of several clients are running: it is not known whose question this is",
 }
 Message = dict[str, Any]
 

@@ -182,10 +182,10 @@ class _StdioConnection:
         return self.outbox.on_answer(message)
 
     def _keep_stray_line(self, line: bytes) -> str | None:
-        """Keep a line that is no message; return a reason if the program seems not to speak MCP at all."""
+        """Keep a line that is not a message; return a reason if the program seems not to speak MCP at all."""
         self._tail.stray(line)
         # Many servers log like this.
-        self._dropped.note("a line that is no message", level=logging.DEBUG, size=len(line))
+        self._dropped.note("a line that is not a message", level=logging.DEBUG, size=len(line))
         return self._chatter.verdict(line)
 
     def _drop(self, _: JSONRPCMessage) -> None:

@@ -52,7 +52,7 @@ def describe_hidden(name: str, config: ServerConfig, stderr: str) -> str:
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     pronoun = "it" if len(found) == 1 else "them"
     shown = f"{', '.join(found[:_SHOWN])}{more}"
-    return f"it may need {shown}, which it cannot see behind its wall; add {pronoun} to read or write"
+    return f"it may need {shown}, which it cannot see in its sandbox; add {pronoun} to read or write"
 
 
 def _is_path(value: str) -> bool:

@@ -168,7 +168,9 @@ def _ask(command: Sequence[str], *, check: bool = True, data: bytes | None = Non
         raise RuntimeUnavailableError(KIND, f"it does not answer ({error})") from error
     if check and ended.returncode:
         problem = ended.stderr.decode(errors="replace").strip()[-300:]
-        raise RuntimeUnavailableError(KIND, f"it refuses ({problem}); start it, and let this user reach it")
+        raise RuntimeUnavailableError(
+            KIND, f"it refuses ({problem}); start it, and give this user access to it"
+        )
     return ended.stdout.decode(errors="replace").strip()
 
 

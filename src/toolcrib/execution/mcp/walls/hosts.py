@@ -54,17 +54,17 @@ def parse_host(text: str) -> AllowedHost:
         ValueError: it names none; its text says what is wrong, and what would be right.
     """
     if "://" in text or "/" in text:
-        raise ValueError(f"{text!r:.80} is an address of the web; write its host alone, as 'api.example.com'")
+        raise ValueError(f"{text!r:.80} is more than a host; write only the host, such as 'api.example.com'")
     host, port = _split_port(text)
     name = plain_name(host.removeprefix("*."))
     if is_address(name):
         if host.startswith("*."):
-            raise ValueError(f"{text!r:.80} puts '*.' before an address; that is for names alone")
+            raise ValueError(f"{text!r:.80} has '*.' before an address; that is only for names")
         return AllowedHost(name, port, is_address=True)
     if is_unusual_number(name):
         raise ValueError(f"{text!r:.80} is an odd spelling of an address; write it in full")
     if not name or not all(map(_LABEL.fullmatch, name.split("."))):
-        raise ValueError(f"{text!r:.80} is no host; write a name, '*.' and a name, or an address")
+        raise ValueError(f"{text!r:.80} is not a host; write a name, '*.' and a name, or an address")
     return AllowedHost(f"*.{name}" if host.startswith("*.") else name, port)
 
 

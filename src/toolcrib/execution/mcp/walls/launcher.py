@@ -105,7 +105,7 @@ def _become(command: list[str]) -> None:
     try:
         os.execvp(command[0], command)  # noqa: S606 - the command of the server
     except OSError as error:
-        sys.stderr.write(f"{command[0]!r} cannot be started behind the wall: {error.strerror}\n")
+        sys.stderr.write(f"{command[0]!r} cannot be started in the sandbox: {error.strerror}\n")
         sys.stderr.flush()
         os._exit(_NOT_FOUND)
 

@@ -159,7 +159,7 @@ class HostProxy:
         for address in addresses:
             with suppress(OSError), anyio.move_on_after(_CONNECT_SECONDS):
                 return await anyio.connect_tcp(address, port)
-        raise _RefusedError("502 Bad Gateway", f"{name!r:.200} does not answer at port {port}")
+        raise _RefusedError("502 Bad Gateway", f"{name!r:.200} does not answer on port {port}")
 
     def _log_refusal(self, name: str, port: int, reason: str) -> None:
         """Log once for each host that it was refused."""
@@ -187,7 +187,7 @@ def _read_request(head: bytes) -> tuple[str, int, bytes | None]:
         parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _RefusedError("400 Bad Request", "the host of the request is none") from error
+        raise _RefusedError("400 Bad Request", "the request names no valid host") from error
     if not host or not version.startswith("HTTP/1."):
         raise _RefusedError("400 Bad Request", "this is a proxy for HTTP/1.1; name the host in the request")
     if method == "CONNECT":

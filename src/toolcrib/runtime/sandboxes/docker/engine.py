@@ -237,7 +237,7 @@ class ContainerEngine:
         except APIError as error:
             if error.status_code not in {404, 409}:  # it is gone, or is being removed already
                 raise RuntimeUnavailableError(
-                    self.kind, f"a container stays ({_read_reason(error)})"
+                    self.kind, f"a container could not be removed ({_read_reason(error)})"
                 ) from error
 
     def remove_abandoned(self) -> None:
@@ -276,7 +276,7 @@ def find_engine(kind: str) -> ContainerEngine:
         remedy = f"no container engine listens here; install {what}: apt install docker.io{packages}"
         raise RuntimeUnavailableError(kind, remedy)
     if not os.access(path, os.R_OK | os.W_OK):
-        raise RuntimeUnavailableError(kind, f"{path} is not for this user; add them to its group")
+        raise RuntimeUnavailableError(kind, f"this user may not use {path}; add them to its group")
     try:
         import docker  # type: ignore[import-untyped]  # noqa: PLC0415 - of an extra
     except ImportError as error:

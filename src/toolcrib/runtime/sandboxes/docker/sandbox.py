@@ -69,7 +69,7 @@ class DockerSandbox(PooledSandbox[Container, Size]):
             "language": "Python",
             "host_uid": GUEST_UID,
             "memory": "a control group",
-            "cpu": "the time of the processor, rounded up to whole seconds",
+            "cpu": "CPU time, rounded up to whole seconds",
             "cgroup": True,
         }
         return BackendInfo(kind=self.kind, readiness=self.readiness, details=details)

@@ -138,7 +138,7 @@ def _read_crash(error: MontyCrashedError, job: Job) -> ToolcribError:
     if error.timed_out:
         return LimitExceededError("cpu", f"{_describe_limit('cpu', job)}, and had to be killed")
     if error.exit_status in _KILLED_STATUSES or _KILLED_TEXT in str(error):
-        return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it took")
+        return LimitExceededError("memory_bytes", "its worker was killed, most likely for the memory it used")
     return SandboxViolationError("its worker died")
 
 

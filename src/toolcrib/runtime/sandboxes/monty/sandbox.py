@@ -60,7 +60,7 @@ class MontySandbox:
         details["language"] = "a part of Python"
         details["host_uid"] = GUEST_UID if walls and os.geteuid() == 0 else os.geteuid()
         details["memory"] = "the engine's own allocator; the address space of a worker as a second bound"
-        details["cpu"] = "the time that passes while the code computes, not that of the processor"
+        details["cpu"] = "the time that passes while the code computes, not CPU time"
         details["cgroup"] = False
         if not walls and self._bubblewrap is None:
             details["remedy"] = "apt install bubblewrap, for a second wall and the profile 'hardened'"

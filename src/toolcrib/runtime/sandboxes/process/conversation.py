@@ -155,7 +155,7 @@ class Conversation:
         if self._calls:
             raise self._bridge.violation(f"it reported its end with {len(self._calls)} pending calls")
         if self._channel.count_unread_bytes():
-            raise self._bridge.violation("it went on after it had reported its end")
+            raise self._bridge.violation("it continued after it had reported its end")
 
     async def _answer_call(self, tasks: TaskGroup, number: int, size: int, message: dict[str, Any]) -> None:
         reply: dict[str, Any] = {"answer": number, "error": {"kind": "RuntimeError", "message": "cancelled"}}

@@ -34,7 +34,7 @@ def encode(message: dict[str, Any], limit: int) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise FrameError(f"it is not JSON: {error}") from error
     if len(data) > limit:
-        raise FrameError(f"{len(data):,} bytes are more than the {limit:,} that pass at once")
+        raise FrameError(f"{len(data):,} bytes are more than the {limit:,} that can be sent at once")
     return len(data).to_bytes(_HEADER_BYTES, "big") + data
 
 

@@ -75,7 +75,7 @@ class ProcessSandbox(PooledSandbox[Child, int]):
             "language": "Python",
             "host_uid": GUEST_UID if wall.bubblewrap.as_root else os.geteuid(),
             "memory": "a control group" if wall.cgroups.memory else "the address space of the interpreter",
-            "cpu": "the time of the processor, rounded up to whole seconds",
+            "cpu": "CPU time, rounded up to whole seconds",
             "cgroup": bool(wall.cgroups.parents),
         }
         return BackendInfo(kind=self.kind, readiness="beta", details=details)
@@ -158,7 +158,7 @@ async def _explain_end(child: Guest, job: Job, bridge: Bridge, started: float) -
     if child.evicted:
         return RuntimeUnavailableError(child.kind, "it was closed while the code ran")
     if not gone:
-        return bridge.violation("the interpreter closed its connection and went on without a result")
+        return bridge.violation("the interpreter closed its connection without a result, and continued")
     return _explain_exit(child, job.limits, bridge, perf_counter() - started)
 
 

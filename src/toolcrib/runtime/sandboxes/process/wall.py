@@ -130,7 +130,7 @@ def _try_wall() -> Wall | str:
     if program is None:
         return "install bubblewrap: apt install bubblewrap"
     if not os.access(interpreter()[0], os.R_OK | os.X_OK):
-        return f"the interpreter {interpreter()[0]} is out of reach of user {os.geteuid()}; use another"
+        return f"user {os.geteuid()} cannot reach the interpreter {interpreter()[0]}; use another"
     try:
         filtered = compile_filter(INTERPRETER)
     except RuntimeUnavailableError as error:

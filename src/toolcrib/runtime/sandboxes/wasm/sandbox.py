@@ -66,7 +66,7 @@ class WasmSandbox(PooledSandbox[Child, int]):
             "language": "Python 3.12 for WASI",
             "host_uid": GUEST_UID if os.geteuid() == 0 else os.geteuid(),
             "memory": "the engine",
-            "cpu": "the time of the processor",
+            "cpu": "CPU time",
             "cgroup": bool(groups.parents),
         }
         return BackendInfo(kind=self.kind, readiness="beta", details=details)

@@ -20,7 +20,7 @@ from toolcrib.errors import RuntimeUnavailableError
 
 STACK_EXPORT = "stack"
 """The name under which `with_stack_export` exports the stack pointer."""
-_WRONG_MODULE = "the module is no CPython 3.12 for WASI"
+_WRONG_MODULE = "the module is not CPython 3.12 for WASI"
 # Magic number and version, then the ids of the sections that are used here.
 _HEADER_BYTES = 8
 _TYPES = 1
