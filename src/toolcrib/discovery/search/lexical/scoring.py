@@ -105,7 +105,7 @@ def _score_terms(found: Found, gains: Gains, parts: Sequence[Gains], slots: int)
         weights = [gain for row in rows for gain in row.values()]
         gained *= np.repeat(np.array(weights, dtype=np.float32), lengths)
         np.add.at(table.reshape(-1), places, gained)
-    scores: Scores = table.sum(axis=0)
+    scores: Scores = table.sum(axis=0) if parts else table[0]
     if parts:
         scores *= 1 - PART_SHARE
         scores += np.float32(PART_SHARE) * table[1:].max(axis=0)
