@@ -7,7 +7,7 @@ may also be written `toolcrib/<key>`, which takes precedence.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -49,7 +49,7 @@ def shorten(text: str, limit: int) -> str:
     >>> shorten("Create   an issue in   a repository.", 24)
     'Create an issue in a…'
     """
-    line = _one_line(text, limit)
+    line = " ".join(text.split()) if len(text) <= limit else _one_line(text, limit)
     if len(line) <= limit:
         return line
     clipped = cut(line, limit)
@@ -127,10 +127,7 @@ def is_deprecated(tool: Tool) -> bool:
     """
     if "deprecated" in tool.tags or tool.shared("input_schema").get("deprecated") is True:
         return True
-    beside = (tool.model_extra or {}) | ((tool.annotations and tool.annotations.model_extra) or {})
-    meta = tool.shared("meta") or {}
-    stated = [value for key, value in meta.items() if key.rpartition("/")[2] == "deprecated"]
-    stated += (beside.get("deprecated"), beside.get("deprecatedHint"))
+    stated = _stated_deprecations(tool)
     if any(value is True or (isinstance(value, str | dict) and value) for value in stated):
         return True
     texts = (tool.description, title_of(tool), _read_field(tool, "summary", _read_text))
@@ -140,6 +137,16 @@ def is_deprecated(tool: Tool) -> bool:
         for text in texts
         if text
     )
+
+
+def _stated_deprecations(tool: Tool) -> list[Any]:
+    """Return the values of all fields that may state that a tool is deprecated."""
+    meta = tool.shared("meta")
+    stated = [value for key, value in meta.items() if key.rpartition("/")[2] == "deprecated"] if meta else []
+    for beside in (tool.__pydantic_extra__, tool.annotations and tool.annotations.__pydantic_extra__):
+        if beside:
+            stated += (beside.get("deprecated"), beside.get("deprecatedHint"))
+    return stated
 
 
 def security_summary(tool: Tool) -> str | None:
@@ -152,11 +159,14 @@ def security_summary(tool: Tool) -> str | None:
 
 def _read_field(tool: Tool, key: str, read: Callable[[Any], T]) -> T | None:
     """Return the value of a key in `_meta`, or else in a field beside those of MCP; None if unreadable."""
-    meta, beside = tool.shared("meta") or {}, tool.__pydantic_extra__ or {}
-    if not meta and not beside:
-        return None
-    found = (meta.get(f"toolcrib/{key}"), meta.get(key), beside.get(key))
-    return next(filter(None, map(read, found)), None)
+    meta, beside = tool.shared("meta"), tool.__pydantic_extra__
+    if meta:
+        for name in (f"toolcrib/{key}", key):
+            if name in meta and (found := read(meta[name])):
+                return found
+    if beside and key in beside:
+        return read(beside[key]) or None
+    return None
 
 
 def _read_text(value: Any) -> str:
@@ -181,8 +191,8 @@ def _read_labels(tool: Tool, key: str) -> tuple[str, ...]:
     return _distinct(_read_field(tool, key, _read_texts) or (), _MAX_LABEL)
 
 
-def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(shorten(text, limit) for text in texts))[:_MAX_LISTED]
+def _distinct(texts: Sequence[str], limit: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([shorten(text, limit) for text in texts]))[:_MAX_LISTED] if texts else ()
 
 
 def cut(text: str, limit: int) -> str:
@@ -267,7 +277,6 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
     >>> document_of(Tool(name="add", description="Adds.", tags=["sum"], input_schema={})).text
     'add Adds. sum'
     """
-    properties = tool.shared("input_schema").get("properties")
     title = "" if tool.description else title_of(tool) or ""
     return Document.from_valid(
         id=key_of(tool.id),
@@ -278,9 +287,15 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
         category=category(tool),
         summary=own_summary(tool) or title,
         modes=modes(tool),
-        parameters=tuple(islice(properties, _MAX_PARAMETERS)) if isinstance(properties, dict) else (),
+        parameters=parameters_of(tool),
         examples=tuple(dict.fromkeys((*examples_of(tool), *examples))),
     ).normalized()
+
+
+def parameters_of(tool: Tool) -> tuple[str, ...]:
+    """Return the names of the parameters of a tool, at most 40."""
+    properties = tool.shared("input_schema").get("properties")
+    return tuple(islice(properties, _MAX_PARAMETERS)) if isinstance(properties, dict) else ()
 
 
 def title_of(tool: Tool) -> str | None:

@@ -6,14 +6,13 @@ modify the value uses `shared`, and code that makes records of values it owns us
 validation.
 """
 
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, get_args, get_origin
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from toolcrib.errors import InvalidToolError, Problem, ToolcribError, ValidationError
@@ -189,21 +188,27 @@ class Record(BaseModel):
         A field of type `Any` is absent only if it was not given, since null is a valid value. `without` has
         the Python names of fields to leave out.
         """
-        known = {
-            field.alias or name: _to_json_value(value)
-            for name, field in type(self).model_fields.items()
-            if name not in without and not self._is_absent(name, value := self.__dict__[name], field)
-        }
-        return known | {name: copy_json(value) for name, value in (self.__pydantic_extra__ or {}).items()}
+        return self._collect_json(_to_json_value, without)
 
-    def _is_absent(self, name: str, value: Any, field: FieldInfo) -> bool:
-        """Return whether a field is left out of JSON: it is None, or equals an empty default."""
-        if value is None:
-            return field.annotation is not Any or name not in self.model_fields_set
-        if value or not isinstance(value, tuple | dict):
-            return False
-        default = _defaults_of(type(self))[name]
-        return isinstance(default, tuple | dict) and value == default
+    def shared_json(self) -> dict[str, Any]:
+        """Return the JSON form with the record's own dicts and lists; these must not be modified."""
+        return self._collect_json(_share_json_value)
+
+    def _collect_json(self, convert: Callable[[Any], Any], without: Container[str] = ()) -> dict[str, Any]:
+        """Return the converted values of the fields that are present, and of the unknown fields."""
+        values, found = self.__dict__, {}
+        for name, key, is_any, empty in _json_fields(type(self)):
+            value = values[name]
+            if value is None:
+                if not is_any or name not in self.model_fields_set:
+                    continue
+            elif value == empty and type(value) is type(empty):
+                continue
+            if name not in without:
+                found[key] = value if type(value) is str else convert(value)
+        for name, value in (self.__pydantic_extra__ or {}).items():
+            found[name] = convert(value)
+        return found
 
     @classmethod
     def _refuse_twice(cls, data: dict[str, Any]) -> None:
@@ -267,6 +272,24 @@ def _aliases_of(record: type[Record]) -> dict[str, str]:
 
 
 @cache
+def _json_fields(record: type[Record]) -> list[tuple[str, str, bool, Any]]:
+    """Return each field's name, its name in JSON, whether it is of type `Any`, and its default if empty.
+
+    A field that equals an empty tuple or dict by default is left out of JSON.
+    """
+    defaults = _defaults_of(record)
+    return [
+        (
+            name,
+            field.alias or name,
+            field.annotation is Any,
+            defaults[name] if defaults[name] in ((), {}) else None,
+        )
+        for name, field in record.model_fields.items()
+    ]
+
+
+@cache
 def _defaults_of(record: type[Record]) -> dict[str, Any]:
     """Return the default values of all fields."""
     return {name: field.get_default(call_default_factory=True) for name, field in record.model_fields.items()}
@@ -283,6 +306,14 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, dict) and any(isinstance(member, tuple) for member in value.values()):
         return {key: _to_json_value(member) for key, member in value.items()}
     return copy_json(value)
+
+
+def _share_json_value(value: Any) -> Any:
+    """Return the value of a field as JSON, the same dict or list if it is one."""
+    is_json = type(value) is list or (
+        type(value) is dict and not any(isinstance(member, tuple) for member in value.values())
+    )
+    return value if is_json else _to_json_value(value)
 
 
 def problems_of(error: pydantic.ValidationError) -> tuple[Problem, ...]:

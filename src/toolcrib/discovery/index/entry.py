@@ -116,7 +116,7 @@ class Entry:
         """The definition, as the text of a JSON object."""
         if self._definitions is not None:
             return self._definitions.text(self._place)
-        return json.dumps(self.tool.to_json())
+        return json.dumps(self.tool.shared_json())
 
     @property
     def tool(self) -> Tool:
@@ -216,7 +216,7 @@ def _canonical_json(value: Any) -> str:
 
 
 def _digest(tool: Tool, examples: Sequence[str]) -> str:
-    text = f"{_canonical_json(tool.to_json())}\n{_canonical_json(examples)}"
+    text = f"{_canonical_json(tool.shared_json())}\n{_canonical_json(examples)}"
     return blake2b(text.encode(), digest_size=20).hexdigest()
 
 
@@ -233,7 +233,7 @@ def changed_fields(known: Entry, tool: Tool) -> tuple[str, ...]:
     if _digest(tool, known.examples) == known.content_hash:
         return ()
     try:
-        before, after = known.tool.to_json(), tool.to_json()
+        before, after = known.tool.shared_json(), tool.shared_json()
     except StoreError:
         return ("definition",)
     changed = tuple(

@@ -19,7 +19,7 @@ from toolcrib.discovery.facts import is_deprecated
 from toolcrib.discovery.search.text.fields import FIELD_WEIGHTS, TOPIC_FIELDS, field_texts
 from toolcrib.discovery.search.text.terms import index_terms
 from toolcrib.discovery.search.text.topics import DEPRECATED, topic_terms
-from toolcrib.discovery.search.text.words import list_words
+from toolcrib.discovery.search.text.words import words
 from toolcrib.model import Tool
 
 _BLOCK = 1_000
@@ -85,7 +85,7 @@ class _Block:
             if field in TOPIC_FIELDS:
                 topics.append(text)
         for field, texts in by_field.items():
-            found = list_words("\n".join(texts), _MAX_WORDS)
+            found = list(islice(words("\n".join(texts)), _MAX_WORDS))
             self._written.extend(map(self._words.__getitem__, found))
             self._sizes.append(len(found))
             self._documents.append(place)

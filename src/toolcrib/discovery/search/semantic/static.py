@@ -89,7 +89,8 @@ class StaticEmbedder:
         for row, text in zip(rows, texts, strict=True):
             stop_if_abandoned()
             ids = model.pieces.ids(text[: self._max_tokens * CHARACTERS_PER_TOKEN], limit=self._max_tokens)
-            row[:] = model.scales[ids] @ model.table[ids]
+            rows_of_ids = np.array(ids, np.intp)
+            row[:] = model.scales[rows_of_ids] @ model.table[rows_of_ids]
         return unit_vectors(rows, count=len(rows), dimensions=self.dimensions)
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:

@@ -1,13 +1,22 @@
 """Texts to embed: the text of a tool, and the parts of a query."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from toolcrib.discovery.facts import category, document_of, modes
+from toolcrib.discovery.facts import (
+    category,
+    examples_of,
+    modes,
+    own_summary,
+    parameters_of,
+    title_of,
+)
 from toolcrib.discovery.protocols import Indexed
-from toolcrib.discovery.records import Document
 from toolcrib.discovery.search.text.terms import STOP_WORDS
 from toolcrib.discovery.search.text.words import clauses, split_identifier
+from toolcrib.model import Tool
 
 MAX_QUERY = 8_000
 """The maximum number of characters embedded of a question; no model reads more."""
@@ -26,7 +35,9 @@ def clean(text: str, limit: int) -> str:
     >>> clean(" a\x00b \ud83d c\n", 80).encode("ascii", "backslashreplace")
     b'a b \\ufffd c'
     """
-    whole = text[:limit].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    whole = text[:limit]
+    if not whole.isascii():
+        whole = whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(whole.replace("\x00", " ").split())
 
 
@@ -63,10 +74,11 @@ class DocumentText:
 
     def __call__(self, indexed: Indexed) -> str:
         """Return the text of a tool."""
-        document = document_of(indexed.tool, indexed.examples)
-        head = _split_names(f"{document.namespace or ''} {document.name}")
-        tail = self._tail(document)
-        text = f"{head}: {clean(document.description or document.summary, self.limit)}"
+        tool = indexed.tool
+        summary = own_summary(tool) or ("" if tool.description else title_of(tool) or "")
+        head = _split_names(f"{tool.namespace or ''} {tool.name}")
+        tail = self._tail(tool, summary if tool.description else "", indexed.examples)
+        text = f"{head}: {clean(tool.description or summary, self.limit)}"
         room = max(self.limit - len(tail), self.limit // 2)
         return (text[:room].rstrip(": ") + tail)[: self.limit]
 
@@ -80,7 +92,7 @@ class DocumentText:
         tool = indexed.tool
         if not (tool.tags or tool.shared("meta") or tool.__pydantic_extra__):
             return "", 0.0
-        described = {word.lower() for word in _TOPIC_WORD.findall(tool.description or "")}
+        described = set(_TOPIC_WORD.findall((tool.description or "").lower()))
         known = described | set(split_identifier(tool.name))
         tags = sorted({tag.strip().lower() for tag in tool.tags})
         filed = (*tags, category(tool) or "", *modes(tool))
@@ -88,13 +100,13 @@ class DocumentText:
         weight = _TOPIC_WEIGHT / max(len(described - STOP_WORDS), 1) ** 4
         return " ".join(word for word in words if word not in known), weight
 
-    def _tail(self, document: Document) -> str:
+    def _tail(self, tool: Tool, summary: str, examples: Iterable[str]) -> str:
         """Return the text after the description: summary, parameters and examples, each after a full stop."""
-        parts = [document.summary if document.description else ""]
-        if self.parameters and document.parameters:
-            names = ", ".join(_split_names(clean(name, 100)) for name in document.parameters)
+        parts = [summary]
+        if self.parameters and (parameters := parameters_of(tool)):
+            names = ", ".join(_split_names(clean(name, 100)) for name in parameters)
             parts.append(f"Parameters: {names}")
-        parts += document.examples[: self.examples]
+        parts += list(dict.fromkeys((*examples_of(tool), *examples)))[: self.examples]
         return "".join(f". {text}" for part in parts if (text := clean(part, self.limit)))
 
 
@@ -104,4 +116,9 @@ document_text = DocumentText()
 
 def _split_names(identifiers: str) -> str:
     """Split identifiers into words; a name without words is kept."""
-    return " ".join(" ".join(split_identifier(name)) or name for name in identifiers.split())
+    return " ".join(map(_split_name, identifiers.split()))
+
+
+@lru_cache(maxsize=1 << 12)  # many parameters have the same names
+def _split_name(name: str) -> str:
+    return " ".join(split_identifier(name)) or name

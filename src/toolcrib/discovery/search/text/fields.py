@@ -16,7 +16,7 @@ from toolcrib.discovery.facts import (
 )
 from toolcrib.discovery.records import SearchDoc
 from toolcrib.discovery.search.text.terms import STOP_WORDS
-from toolcrib.discovery.search.text.words import words
+from toolcrib.discovery.search.text.words import starts_with_words
 from toolcrib.model import Tool
 
 FIELD_WEIGHTS = {
@@ -45,6 +45,9 @@ TOPIC_FIELDS = frozenset({"tag", "category", "mode", "topic"})
 _MAX_TERSE_WORDS = 1
 """A description with at most this many words, stop words aside, counts as missing."""
 
+_NAMED_SUBSCHEMAS = ("$defs", "definitions", "properties")
+_OTHER_SUBSCHEMAS = ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf")
+_SUBSCHEMAS = frozenset(_NAMED_SUBSCHEMAS + _OTHER_SUBSCHEMAS)
 _MAX_SUBSCHEMAS = 500
 _MAX_DEPTH = 12
 _MAX_CHOICES = 50
@@ -76,7 +79,9 @@ def field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
     """Yield the texts of a tool and of its example questions, each with its field."""
     summary, filed, kinds = own_summary(tool), category(tool), modes(tool)
     has_topics = bool(filed or kinds or tool.tags)
-    is_terse = has_topics and _is_terse(f"{tool.description or ''} {summary}")
+    is_terse = has_topics and not starts_with_words(
+        f"{tool.description or ''} {summary}", except_for=STOP_WORDS, count=_MAX_TERSE_WORDS + 1
+    )
     yield "name", tool.name
     for field, text in (
         ("namespace", tool.namespace),
@@ -92,12 +97,6 @@ def field_texts(tool: Tool, examples: Sequence[str] = ()) -> Texts:
     yield from (("topic" if is_terse else "mode", mode) for mode in kinds)
     yield from (("example", example) for example in dict.fromkeys(chain(examples_of(tool), examples)))
     yield from _schema_texts(tool.shared("input_schema"))
-
-
-def _is_terse(text: str) -> bool:
-    """Return whether a text has at most one word that is not a stop word."""
-    counted = (word for word in words(text) if word not in STOP_WORDS)
-    return next(islice(counted, _MAX_TERSE_WORDS, None), None) is None
 
 
 def _schema_texts(schema: dict[str, Any]) -> Texts:
@@ -129,10 +128,12 @@ def _node_texts(node: dict[str, Any], *, is_root: bool) -> Texts:
 
 def _children(node: dict[str, Any]) -> Iterator[Any]:
     """Yield the subschemas of a schema, last first, since the caller takes them from a stack."""
-    for key in ("$defs", "definitions", "properties"):
+    if _SUBSCHEMAS.isdisjoint(node):  # as in most
+        return
+    for key in _NAMED_SUBSCHEMAS:
         members = node.get(key)
         if isinstance(members, dict):
             yield from reversed(list(islice(members.values(), _MAX_SUBSCHEMAS)))
-    for key in ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf"):
+    for key in _OTHER_SUBSCHEMAS:
         if isinstance(node.get(key), dict | list):
             yield node[key]

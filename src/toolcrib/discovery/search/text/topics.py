@@ -8,7 +8,7 @@ other in it; every tool with the topic is then ranked higher, whatever its descr
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from toolcrib.discovery.facts import category, is_deprecated, modes
 from toolcrib.discovery.search.text.terms import STOP_WORDS, VAGUE_WORDS, index_terms
@@ -46,14 +46,18 @@ def topic_terms(topics: Iterable[str]) -> tuple[str, ...]:
     >>> topic_terms(["application/x-yaml"])[-1]
     '#yaml'
     """
-    found: dict[str, None] = {}
-    for topic in topics:
-        for part in _topic_parts(topic):
-            stems = list(map(_topic_stem, islice(words(part, with_identifiers=False), _MAX_TOPIC_WORDS)))
-            if len(stems) > 1:
-                found[f"{_TOPIC}{stems[0]} "] = None
-            if stems and part.strip().lower() not in _CONTAINERS:
-                found[_TOPIC + " ".join(stems)] = None
+    return tuple(dict.fromkeys(chain.from_iterable(map(_terms_of_topic, topics))))
+
+
+@lru_cache(maxsize=1 << 12)  # many tools have the same topics
+def _terms_of_topic(topic: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for part in _topic_parts(topic):
+        stems = list(map(_topic_stem, islice(words(part, with_identifiers=False), _MAX_TOPIC_WORDS)))
+        if len(stems) > 1:
+            found.append(f"{_TOPIC}{stems[0]} ")
+        if stems and part.strip().lower() not in _CONTAINERS:
+            found.append(_TOPIC + " ".join(stems))
     return tuple(found)
 
 
