@@ -57,7 +57,7 @@ TITLES = {
     "gemini": "Gemini, `parametersJsonSchema`",
     "gemini-openapi": "Gemini, `parameters`",
 }
-COLUMNS = ("converter", "accepted", "lenient", "raised", "mutated", "refuses", "untold", "silently lossy")
+COLUMNS = ("converter", "accepted", "lenient", "raised", "mutated", "refuses", "unreported", "silently lossy")
 INTRO = """\
 # Adapter measurements
 
@@ -76,11 +76,11 @@ The columns, counted in tools:
 - **refuses**: arguments that the original schema accepts do not fit the converted one. Ours are first
   translated by `encode_args`, and translated back later. The others have no equivalent: arguments are
   passed as they are and, if that fails, again with null for what is missing, if the original accepts that.
-- **untold**: a keyword of the original is neither kept, in the same or an equivalent form, nor named in the
-  description in its place, nor reported: by our warnings at its path, by others' Python warnings or log.
+- **unreported**: a keyword of the original is neither kept, in the same or an equivalent form, nor named in
+  the description in its place, nor reported: by our warnings at its path, by others' Python warnings or log.
   `$schema`, `$id`, `$comment`, `title`, `discriminator`, `default: null`, `x-` keys and open
   `additionalProperties` do not count.
-- **silently lossy**: *refuses*, *untold* or both.
+- **silently lossy**: *refuses*, *unreported* or both.
 """
 TIMES = """\
 Ours builds the payload and its decoder, from a record that was read before or from the MCP
@@ -379,7 +379,7 @@ def notes_on(tally: Tally) -> str:
     said = [
         tally.converter.note,
         f"raised {raised}" if raised else "",
-        tally.words() and f"untold: {tally.words()}",
+        tally.words() and f"unreported: {tally.words()}",
     ]
     return "; ".join(part for part in said if part)
 
@@ -388,13 +388,13 @@ def verdict(tally: Tally, found: Law) -> str:
     """Return the verdict on our own conversion, with its faults by name."""
     total = found.same + found.null + len(found.broken)
     told = (
-        f"Round trip, ours: {(total - len(found.broken)) / total:.2%} of {total:,} generated arguments, "
-        f"{found.null:,} of them except that a null came back as absent, which we warn about. "
-        f"Untold keywords if `title`, `$schema` and the like are counted too: {tally.noise:,}."
+        f"Round trip, ours: {(total - len(found.broken)) / total:.2%} of {total:,} generated sets of "
+        f"arguments; in {found.null:,} of them a null came back as absent, which we warn about. "
+        f"Unreported keywords if `title`, `$schema` and the like are counted too: {tally.noise:,}."
     )
     lines = [told, ""]
     lines += [f"- refuses {name}: {reason[:300]}" for name, reason in tally.refuses.items()]
-    lines += [f"- untold in {name}: {lost[:5]}" for name, lost in tally.untold.items()]
+    lines += [f"- unreported in {name}: {lost[:5]}" for name, lost in tally.untold.items()]
     lines += [f"- does not come back: {broken[:300]}" for broken in found.broken]
     return "\n".join(lines).rstrip()
 
@@ -416,8 +416,14 @@ def main() -> None:
     count = sum(len(case.arguments) for case in cases)
     barren = sum(not case.arguments for case in cases)
     named = ", ".join(f"{name} {number}" for name, number in versions().items())
-    made = f"{count:,} generated arguments that they take (none could be made for {barren})"
-    timed = f"The first {TIMED:,} tools to OpenAI strict: CPU time, the fastest of {ROUNDS} rounds in turn."
+    made = (
+        f"with {count:,} generated sets of arguments that they accept "
+        f"(none could be generated for {barren} tools)"
+    )
+    timed = (
+        f"CPU time to convert the first {TIMED:,} tools to OpenAI strict: the fastest of {ROUNDS} rounds "
+        "in which the converters take turns."
+    )
     parts = [
         INTRO.rstrip(),
         f"{len(cases):,} tools of real MCP servers, {made}. {named}.",

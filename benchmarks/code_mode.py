@@ -103,8 +103,8 @@ WHO = """\
   and `wasm` a fresh process with wasmtime and CPython in it. Types are checked in a
   session that is kept for this purpose; code that can call no tool is not checked.
 - **fastmcp** checks no types, and starts and ends a worker of the engine for each run. *Client* is its tool
-  `execute` through its client in memory; *provider* is its `MontySandboxProvider` alone, with plain functions
-  for tools. Its limit of 50 calls is lifted.
+  `execute`, called by its in-memory client; *provider* is its `MontySandboxProvider` alone, with plain
+  functions as tools. Its limit of 50 calls is lifted.
 - **harness** is the tool `run_code` of pydantic-ai-harness, its toolset called without an agent or a model.
   *Restarted* has a fresh, checked session for each run; *same session* keeps what earlier runs left behind,
   and type-checks only the first of them. Its limit of 1,000 exchanges in a session is raised.
@@ -118,7 +118,7 @@ The round trip of a call to a local coroutine: code makes {many} calls, one afte
 between the arrival of the first and of the last at the tool is divided by their number. {rounds} rounds.
 """
 DURABLE_SAID = """\
-The same through `Crib.execute` in `monty`, where a signed record is written before and after each call,
+The same call through `Crib.execute` in `monty`, where a signed record is written before and after each call,
 to a SQLite file (WAL, `synchronous = NORMAL`, which survives the death of the process). The state of
 code that reads the clock is also saved at each call, that of other code every 50 ms. {rounds} rounds.
 """
@@ -127,8 +127,9 @@ Tools that each take {pause:.0f} ms, called with `asyncio.gather`; {rounds} roun
 """
 MEMORY = """\
 The descendants of this process while one piece of code waits for a tool, including those kept ready for
-later runs: their number, the largest, and all of them, each at its peak (`VmHWM`, where a page that
-several share counts for each). Processes in containers are descendants of the engine, and are not counted.
+later runs: their number, the largest, and all of them, each at its peak (`VmHWM`, which counts
+a page shared by several processes once for each). Processes in containers are descendants of the engine,
+and are not counted.
 """
 SUSTAINED_SAID = """\
 Runs that call one tool and follow each other without a pause, {lanes} at once:
@@ -166,7 +167,9 @@ class Table:
             shown = "1" if row is first else f"{middle:.2f} ({low:.2f}-{high:.2f})"
             best = number(self.best(row.taken))
             lines.append((row.name, number(median(row.taken)), best, shown, self.bars.get(row.name, "")))
-        return section(self.title, self.said, table(("", self.unit, "best", "to the first", "bar"), lines))
+        return section(
+            self.title, self.said, table(("", self.unit, "best", "ratio to first", "target"), lines)
+        )
 
 
 def number(value: float) -> str:
@@ -307,7 +310,7 @@ async def memory(every: list[Contender]) -> str:
             )
         )
     head = ("", "processes", "the largest, MiB", "all, MiB")
-    return section("Memory of the guests", MEMORY, table(head, rows))
+    return section("Guest memory", MEMORY, table(head, rows))
 
 
 async def available_contenders(every: list[Contender]) -> tuple[list[Contender], list[str]]:
@@ -365,7 +368,7 @@ async def calls(contest: Contest) -> str:
     progress("calls")
     rows = await contest.rounds(one_call, CALL_ROUNDS)
     said = CALLS.format(many=MANY, rounds=CALL_ROUNDS)
-    return Table("A call of a tool", said, rows, bars=CALL_BARS).text()
+    return Table("A tool call", said, rows, bars=CALL_BARS).text()
 
 
 async def durable_calls() -> str:
@@ -374,7 +377,7 @@ async def durable_calls() -> str:
     async with open_all(durable_contenders()) as contest:
         rows = await contest.rounds(one_call, DURABLE_ROUNDS)
     said = DURABLE_SAID.format(rounds=DURABLE_ROUNDS)
-    return Table("A durable call of a tool", said, rows, bars={DURABLE: "ratio at most 1.5"}).text()
+    return Table("A durable tool call", said, rows, bars={DURABLE: "ratio at most 1.5"}).text()
 
 
 async def measure_gathered(contest: Contest) -> str:

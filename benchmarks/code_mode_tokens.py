@@ -33,8 +33,8 @@ EXECUTE = {
 SAID = """\
 > {question}
 
-Answered twice over {orders} orders on {pages} pages, with the same local tools and the same
-answer: by calls whose results a model reads, with independent calls in one turn; and by this code:
+The question was answered twice, over {orders} orders on {pages} pages, with the same local tools and the
+same answer: by calls whose results a model reads, with independent calls in one turn; and by this code:
 """
 COUNTED = """\
 In tokens, assuming four characters per token. Everything was run, and its output is counted; no

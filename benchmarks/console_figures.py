@@ -147,12 +147,12 @@ async def measure() -> str:
     rows = [
         ("all pages with their libraries, compressed", f"{sent / 1000:.0f} kB in {len(pages)} files"),
         (
-            "until the overview is shown on this machine, with an empty cache",
+            "time until the overview is shown on this machine, with an empty cache",
             "not measured" if shown is None else f"{shown[0]:.0f} ms",
         ),
         ("the same, the second time", "not measured" if shown is None else f"{shown[1]:.0f} ms"),
         (f"CPU time that recording adds to a local call of {call:.0f} µs", f"{(ratio - 1) * 100:+.0f} %"),
-        (f"memory of {KEPT:,} remembered calls, with the payloads that are kept", f"{memory:.0f} MB"),
+        (f"memory used by {KEPT:,} stored calls, including the payloads kept", f"{memory:.0f} MB"),
         ("CPU time to list the newest 500 of them", f"{listing:.1f} ms"),
     ]
     return "".join(f"| {name} | {value} |\n" for name, value in [("what", "figure"), ("---", "---:"), *rows])

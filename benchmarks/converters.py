@@ -122,10 +122,10 @@ def pydantic_ai(transformer: Any, *, strict: bool | None = None) -> Callable[[Js
     return convert
 
 
-UNCHANGED = Converter("none: the schema as it is", unchanged)
+UNCHANGED = Converter("none: the schema unchanged", unchanged)
 REQUIRES = "makes every property required, as its docstring says, and none nullable"
 REFUSES = "refuses on purpose what it cannot convert, and says why; this counts as raised"
-GUARDED = "what `OpenAIProvider` uses for OpenAI's own models; otherwise like the one above"
+GUARDED = "used by `OpenAIProvider` for OpenAI's own models; otherwise like the one above"
 DECIDES = "by design strict only if nothing needs to be rewritten, and otherwise plain"
 CLOSES = "closes every object, maps included, since the API accepts no open ones"
 
@@ -158,7 +158,9 @@ FAMILIES: dict[str, list[Converter]] = {
     "openai": [
         ours("openai"),
         Converter(
-            "langchain-core `convert_to_openai_tool`", langchain(strict=None), "passes the schema on as it is"
+            "langchain-core `convert_to_openai_tool`",
+            langchain(strict=None),
+            "passes the schema through unchanged",
         ),
         UNCHANGED,
     ],
@@ -168,7 +170,7 @@ FAMILIES: dict[str, list[Converter]] = {
         Converter(
             "pydantic-ai `AnthropicJsonSchemaTransformer(strict=True)`",
             pydantic_ai(AnthropicJsonSchemaTransformer, strict=True),
-            "ends in `transform_schema`; closes maps with a Python warning, which counts as reported",
+            "calls `transform_schema` last; closes maps with a Python warning, which counts as reported",
         ),
         UNCHANGED,
     ],

@@ -113,7 +113,7 @@ class Contest:
             micros = statistics.median(each.cpu) * 1e6
             speed = 1 / statistics.median(each.wall)
             rows.append((each.name, f"{micros:,.0f}", shown, self.bars.get(each.name, ""), f"{speed:,.0f}"))
-        head = ("", "CPU µs per call", "to the first", "bar", "calls per second")
+        head = ("", "CPU µs per call", "ratio to first", "target", "calls per second")
         return f"## {self.title}\n\n{table(head, rows)}"
 
 

@@ -54,15 +54,15 @@ gateway that reaches it over HTTP or stdio: ours with `expose = "all"` as the to
 and with `expose = "meta"` through `run_tool`. The client is the SDK's, over HTTP.
 The contenders take turns call by call, in random order, and a ratio is relative to the direct
 calls of the same round: the median of {rounds} rounds of {calls} calls each, with the
-interquartile range. A gateway to HTTP means two hops; one to stdio avoids the server's HTTP,
-which is most of the cost of a direct call. CPU and memory are those of the gateway's own process,
-and in the row `direct` the server's. CPU is given for interleaved calls, with cold caches and
-background work between them, where the bar is {cpu_bar:g} ms for each of our gateways, and for
-back-to-back calls. Calls per second are limited by the single process that runs all clients.
+interquartile range. A gateway to an HTTP server means two hops; one to a stdio server avoids the
+server's HTTP, which is most of the cost of a direct call. CPU and memory are those of the gateway's own
+process, and in the row `direct` the server's. CPU is given for back-to-back calls and for interleaved
+calls, with cold caches and background work between them; for the latter the target is {cpu_bar:g} ms for
+each of our gateways. Calls per second are limited by the single process that runs all clients.
 """
 GUARDS = """\
-The same gateway with the JWT of a login, {rules} rules of which the last allows the call, and an audit whose
-lines are chained and signed. Latencies with and without them are from the same rounds.
+The same gateway with the JWT of a login, {rules} rules, of which the last allows the call, and an audit log
+whose lines are chained and signed. Latencies with and without them are from the same rounds.
 """
 
 
@@ -74,7 +74,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def load_table(title: str, found: list[Measured], *, crowds: bool) -> str:
     """Return the table of the cost of calls."""
-    head = ("", "p50 ms", "p95 ms", "to direct", "bar", "CPU ms interleaved", "back to back", "MB")
+    head = ("", "p50 ms", "p95 ms", "ratio to direct", "target", "CPU ms interleaved", "back to back", "MB")
     if crowds:
         head = (*head, *(f"calls/s, {crowd} client{'s' * (crowd > 1)}" for crowd in CROWDS))
     rows = [row(each, found[0], crowds=crowds) for each in found]
@@ -101,7 +101,7 @@ def row(each: Measured, direct: Measured, *, crowds: bool) -> tuple[str, ...]:
 
 def protection_table(found: dict[str, list[Measured]]) -> str:
     """Return the table of the cost of logins, rules and an audit."""
-    head = ("", "p50 ms without", "p50 ms with", "ratio", "bar", "CPU ms back to back, without", "with")
+    head = ("", "p50 ms without", "p50 ms with", "ratio", "target", "CPU ms back to back, without", "with")
     rows = []
     for era, contenders in found.items():
         for each, base in protected_pairs(contenders):
@@ -110,7 +110,7 @@ def protection_table(found: dict[str, list[Measured]]) -> str:
             costs = (f"{1000 * statistics.median(one.back_to_back):.2f}" for one in (base, each))
             ratio = f"{middle:.2f} ({low:.2f}-{high:.2f})"
             rows.append((f"{era} clients", *cells, ratio, f"at most {GUARDED_BAR}", *costs))
-    return f"## Who may call what\n\n{GUARDS.format(rules=RULES)}\n{table(head, rows)}"
+    return f"## Login, rules and audit log\n\n{GUARDS.format(rules=RULES)}\n{table(head, rows)}"
 
 
 def protected_pairs(contenders: list[Measured]) -> list[tuple[Measured, Measured]]:
@@ -128,9 +128,9 @@ def start_table(found: list[Started], count: int) -> str:
         times = (show_time(each.answers[name]) if name in each.answers else "" for name in asked)
         rows.append((each.name, show_time(each.up), *times, str(each.started), f"{each.rss:.0f}"))
     said = (
-        "Times since the process was started, with a catalogue kept by an earlier one. The bar is a first "
-        f"list within {show_time(FIRST_LIST)} of the request. fastmcp has to start every server to list "
-        "tools."
+        "Times since the process was started, with a catalogue stored by an earlier process. The target is "
+        f"a first list within {show_time(FIRST_LIST)} of the request. fastmcp has to start every server to "
+        "list tools."
     )
     return f"## {count} stdio servers\n\n{said}\n\n{table(head, rows)}"
 

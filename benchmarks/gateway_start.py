@@ -115,7 +115,7 @@ def starts(folder: Path, count: int) -> list[Started]:
     with LAUNCH["closed_port"]() as port:
         arguments = place.arguments("--transport", "http", "--port", str(port))
         command = [sys.executable, *LAUNCH["TOOLCRIB"], *arguments]
-        again = measure("toolcrib (kept catalogue)", command, port, count, env=place.environ)
+        again = measure("toolcrib (stored catalogue)", command, port, count, env=place.environ)
         peer = fastmcp(port, "mount", str(count), tiny["command"], *tiny["args"])
         return [again, measure("fastmcp mount", peer, port, count)]
 

@@ -166,7 +166,7 @@ def page(sets: dict[str, tuple[int, list[Row]]]) -> str:
             lines.append(f"| {' | '.join([name, row.name, f'{row.learned:,}', *cells])} |")
     asked = ", ".join(f"{count:,} of {name}" for name, (count, _) in sets.items())
     text = (
-        f"NDCG@10 and in brackets hit@1, in per cent, for the default search with the built-in table, on\n"
+        f"NDCG@10, with hit@1 in brackets, in per cent, for the default search with the built-in table, on\n"
         f"{asked}. Made by `.venv/bin/python benchmarks/learning.py --write`."
     )
     return f"{text}\n\n" + "\n".join(lines) + "\n"

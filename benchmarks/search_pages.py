@@ -20,14 +20,14 @@ INTRO = """\
 <!-- Made by `.venv/bin/python benchmarks/discovery.py --write` from the public data described in
 CONTRIBUTING.md; do not edit it by hand. -->
 
-Every engine gets the same tools, with all their text, and the same questions, in one run. `toolcrib` is what
-`Index()` gives, words and the built-in table: it matches names, applies filters and builds summaries;
-`Bm25Searcher alone` finds ids, as bm25s does. "Our tokens" are our terms passed to bm25s, so that only the
-engines differ. MiniLM is ours, from toolcrib-minilm; stock is all-MiniLM-L6-v2; both int8, on the CPU. The
-sets were looked at while words and weights were chosen, and our models were trained on tools of all three and
-on some of their questions (41 % of metatool's, 60 % of bfcl's, 54 % of sealtools'), so their rows here are
-too good: `model-card.md` measures them on what they never saw. The others are used as their documentation
-shows:
+Every engine gets the same tools, with all their text, and the same questions, in one run. `toolcrib` is the
+default `Index()`, with keywords ("words" in the tables) and the built-in table: it matches names, applies
+filters and builds summaries; `Bm25Searcher alone` returns only ids, as bm25s does. "Our tokens" are our
+terms passed to bm25s, so that only the engines differ. MiniLM is ours, from toolcrib-minilm; stock is
+all-MiniLM-L6-v2; both are int8 and run on the CPU. We looked at these sets while we chose word lists and
+weights, and our models were trained on tools of all three and on some of their questions (41 % of
+metatool's, 60 % of bfcl's, 54 % of sealtools'), so the results of our models here are too optimistic:
+`model-card.md` measures them on unseen data. The other engines are used as their documentation shows:
 {versions}.
 
 ![Quality against CPU time](images/search-quality.svg)
@@ -47,18 +47,20 @@ tools and the index; each engine and size runs in a process of its own. The cata
 and, beyond 14,000, varied copies of them. A dash means that the engine was not measured at that size.
 """
 ABSTENTION = """\
-## Nothing fits
+## Questions that no tool answers
 
-How often the first tool's confidence is higher for a question that the catalogue answers than for one that it
-does not (AUC; 0.5 is chance): small talk and trivia, the questions of the other sets, some of which it may
-well answer, and the set's own questions with their right tools removed. The others have no confidence, so
-their scores are compared, which grow with the length of a question, whatever it asks; FastMCP has no scores.
+The table shows how often the first tool's confidence is higher for a question that the catalogue answers than
+for one that it does not (AUC; 0.5 is chance). Unanswerable questions are small talk and trivia, the questions
+of the other sets, some of which it may well answer, and the set's own questions with their right tools
+removed. The other engines have no confidence, so their scores are compared, which grow with the length of a
+question, regardless of its content; FastMCP has no scores.
 """
 CALIBRATION = """\
 ## Calibration
 
-The share of right answers among those that `{name}` gives with a confidence in each range, on all labelled
-sets together. Every question here has an answer; confidence assumes this of only half, so it is too low here.
+The table shows the share of right answers among those that `{name}` gives with a confidence in each range,
+on all labelled sets together. Every question here has an answer; confidence assumes that only
+half do, so it is too low here.
 The expected calibration errors on the sets are {errors}.
 """
 
@@ -130,17 +132,19 @@ def ratios(cost: Cost) -> list[str]:
     """Return how ours compares, as far as it was measured."""
     lines: list[str] = []
     for size in sizes_of(cost):
-        add_ratio(lines, "Bm25Searcher to bm25s with the same tokens", cost, (SEARCHER, SAME_TOKENS), size)
-        add_ratio(lines, "a words-only Index to the same bm25s", cost, (WORDS, SAME_TOKENS), size)
-        add_ratio(lines, "Index() to a words-only Index", cost, (DEFAULT, WORDS), size)
-        add_ratio(lines, "FastMCP search to toolcrib", cost, (FASTMCP, DEFAULT), size)
+        add_ratio(
+            lines, "Ratio of Bm25Searcher to bm25s with the same tokens", cost, (SEARCHER, SAME_TOKENS), size
+        )
+        add_ratio(lines, "Ratio of a keyword-only Index to the same bm25s", cost, (WORDS, SAME_TOKENS), size)
+        add_ratio(lines, "Ratio of Index() to a keyword-only Index", cost, (DEFAULT, WORDS), size)
+        add_ratio(lines, "Ratio of FastMCP search to toolcrib", cost, (FASTMCP, DEFAULT), size)
     largest = max(cost.get(DEFAULT, {}), default=0)
     if largest:
         costs = cost[DEFAULT][largest]
         share = costs["add_ms"] / 1e3 / costs["build_s"]
         lines.append(
             f"- Adding one tool to {largest:,}: {costs['add_ms']:.2f} ms, 1/{1 / share if share else 0:,.0f} "
-            "of building."
+            "of the build time."
         )
     return lines
 
@@ -154,7 +158,7 @@ def add_ratio(lines: list[str], title: str, cost: Cost, engines: tuple[str, str]
 
 def abstention_table(quality: Quality) -> str:
     """Return how well each engine tells that nothing fits."""
-    kinds = {"everyday": "small talk", "others": "other sets", "missing": "right tools out"}
+    kinds = {"everyday": "small talk", "others": "other sets", "missing": "right tools removed"}
     head = ["engine", *(f"{name}: {title}" for name in names_of(quality) for title in kinds.values())]
     rows = [
         [

@@ -101,7 +101,7 @@ def measure(sizes: tuple[int, ...]) -> dict[int, Json]:
 def table(found: dict[int, Json]) -> str:
     """Return the costs as a table."""
     rows = [
-        "| tools | build, s | open, s | and first search, s | memory, MB | search, ms p50/p95 | store, MB |",
+        "| tools | build, s | open, s | with a search, s | memory, MB | search, ms p50/p95 | store, MB |",
         "| --: | --: | --: | --: | --: | --: | --: |",
     ]
     for size, costs in found.items():

@@ -297,7 +297,7 @@ def show(each: Sample) -> None:
 def table(result: Result) -> str:
     """Return the table of a run for the documentation."""
     minutes = round(result.samples[-1].at)
-    rows = [("", "start of the last half", "end", "highest"), ("---", "--:", "--:", "--:")]
+    rows = [("", "start of the second half", "end", "highest"), ("---", "--:", "--:", "--:")]
     for name in ("memory", "descriptors", "children", "threads", "zombies"):
         values = (*result.ends(name), max(getattr(each, name) for each in result.samples))
         rows.append((name, *(f"{value:.0f}{' MB' * (name == 'memory')}" for value in values)))

@@ -48,7 +48,7 @@ def draw_search() -> str:
 def draw_calls() -> str:
     """Return the chart of a call's cost through a gateway."""
     rows = {row[""]: row for row in read_table(DOCS / "gateway-measurements.md", "## ")}
-    ratios = {label: float(rows[name]["to direct"].split()[0]) for name, label in _PROXIES.items()}
+    ratios = {label: float(rows[name]["ratio to direct"].split()[0]) for name, label in _PROXIES.items()}
     about = "time of a call as a multiple of a direct one (p50); shorter is better"
     return _draw("A call through the gateway", about, ratios, "{:.2f} \N{MULTIPLICATION SIGN}")
 

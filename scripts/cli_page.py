@@ -18,32 +18,33 @@ SHARED = ("config", "json", "demo", "debug", "toolset", "no_daemon", "help")
 BEGINNING = """\
 # Command line
 
-`pip install 'toolcrib[cli]'` installs the command `toolcrib`. This page is generated from the command itself;
-`toolcrib VERB --help` shows the same.
+`pip install 'toolcrib[cli]'` installs the `toolcrib` command. This page is generated from the command itself;
+`toolcrib VERB --help` shows the same text.
 
-{verbs}## For every verb
+{verbs}## Global options
 
 {options}
 
 They can be given before or after the verb. `--toolset` and `--no-daemon` are for verbs that work with tools.
-`--config` defaults to `toolcrib.toml`, else `mcp.json` or `.mcp.json` in this folder, else the user's
+`--config` defaults to `toolcrib.toml`, `mcp.json` or `.mcp.json` in the current folder, or else to the user's
 `toolcrib.toml` or `mcp.json`. State, such as the catalogue, is kept in `$TOOLCRIB_HOME`, or else in the
-user's data folder; if that variable is set, the configuration of the user is there too.
+user's data folder; if that variable is set, the user's configuration is there too.
 
-`run`, `describe`, `chain`, `code` and the like start the servers whose tools they name, and no others; the id
-`github:create_issue` names its server. `search` and `list` start only servers whose tools are not stored yet.
+`run`, `describe`, `chain`, `code` and similar verbs start only the servers whose tools they name; for
+example, the id `github:create_issue` names the server `github`. `search` and `list` start only servers whose
+tools are not stored yet.
 
 If a gateway runs with the same configuration ([`up`](#up), or `serve --transport http`), it runs `search`,
 `list`, `describe`, `run`, `chain`, `code`, `resume`, `saved`, `resources`, `read`, `prompts`, `prompt`,
-`convert`, `stubs` and `status` for the command, which then starts no server and loads next to nothing.
-Validation, policy, deadline and audit of calls are the same. The gateway is found by a socket that
-only its user can open, in `$TOOLCRIB_HOME/run`, else `$XDG_RUNTIME_DIR/toolcrib`; it must have the
-version and the configuration of the command: its path, its text, and the environment variables that the text
-names. Otherwise, and with `--no-daemon` or `--debug`, the command starts servers itself. `Crib` and
-`SyncCrib` always do.
+`convert`, `stubs` and `status` for the command, which then starts no server and loads next to nothing. Calls
+are validated, checked against the policy, timed out and audited in the same way. The command finds the
+gateway through a socket in `$TOOLCRIB_HOME/run`, or else in `$XDG_RUNTIME_DIR/toolcrib`, which only the same
+user can open. The gateway must have the same version and the same configuration as the command: the same
+path, the same text, and the same values of the environment variables that the text names. Otherwise, and with
+`--no-daemon` or `--debug`, the command starts servers itself. `Crib` and `SyncCrib` always do.
 
 On a terminal, the output has colours, and tables are as wide as the terminal; `NO_COLOR` is respected. In a
-pipe it is plain aligned text, one row per line. Notes, progress and errors go to standard error. With
+pipe, it is plain aligned text, one row per line. Notes, progress and errors go to standard error. With
 `--json`, standard output holds exactly one JSON document, even if something failed:
 
 ```json
@@ -61,14 +62,14 @@ pipe it is plain aligned text, one row per line. Notes, progress and errors go t
 
 {exits}
 
-A file of arguments, steps or code that cannot be read is wrong input, and so is a `--config` that does not
-exist. A tool may be named by its id, or by its name alone if only one tool has that name.
+A file with arguments, steps or code that cannot be read counts as wrong input, and so does a `--config` file
+that does not exist. A tool may be named by its id, or by its name alone if only one tool has that name.
 
-`search`, `list`, `convert`, `stubs` and `lint` answer even if servers are missing: those that are starting,
+`search`, `list`, `convert`, `stubs` and `lint` work even if servers are missing: those that are starting,
 have failed, or did not answer the last time are reported on standard error, and in JSON as
-`"absent": [{{"name": "github", "state": "failed", "reason": "...", "kept": false}}]`, where `kept` says if
+`"absent": [{{"name": "github", "state": "failed", "reason": "...", "kept": false}}]`, where `kept` is true if
 their tools are listed as they were last seen. A chain exits with the code of the step that failed. `--debug`
-shows the traceback of an error, and what is logged.
+shows log messages and the tracebacks of errors.
 """
 
 

@@ -29,7 +29,7 @@ from toolcrib.trust.drift import DriftChange
 PAGE = Path(__file__).parent.parent / "docs" / "real-drift.md"
 START = "<!-- drift -->\n"
 END = "<!-- /drift -->\n"
-HEAD = ["server", "versions", "tools", "class", "what changed", "a person's verdict"]
+HEAD = ["server", "versions", "tools", "class", "changes", "human verdict"]
 SECONDS = 120
 MAX_NAMED = 3
 
@@ -112,9 +112,15 @@ PAIRS: tuple[Pair, ...] = (
         "2026.8.31",
         (
             Said(
-                "major", "it now calls itself destructive, so a rule must ask where it did not", "move_file"
+                "major",
+                "it now declares itself destructive, so a rule must ask where it did not before",
+                "move_file",
             ),
-            Said("major", "files other than pictures and sounds come in another form", "read_media_file"),
+            Said(
+                "major",
+                "files other than images and audio are returned in a different form",
+                "read_media_file",
+            ),
             Said("minor", HINTS, "*"),
         ),
         args=("/tmp",),  # noqa: S108 - a folder that is there
@@ -132,12 +138,12 @@ PAIRS: tuple[Pair, ...] = (
             ),
         ),
     ),
-    Pair(*MEMORY, "2025.9.25", "2026.8.31", (Said("minor", "it takes more and promises more", "*"),)),
+    Pair(*MEMORY, "2025.9.25", "2026.8.31", (Said("minor", "it accepts more and promises more", "*"),)),
     Pair(
         *THINKING,
         "0.6.2",
         "2025.12.18",
-        (Said("minor", "it says what it returns; a count of thoughts never reaches 2^53 - 1", "*"),),
+        (Said("minor", "it declares what it returns; a count of thoughts never reaches 2^53 - 1", "*"),),
     ),
     Pair(
         *THINKING,
@@ -157,7 +163,7 @@ PAIRS: tuple[Pair, ...] = (
                 "add annotatedMessage getResourceLinks getResourceReference getTinyImage "
                 "longRunningOperation printEnv sampleLLM structuredContent",
             ),
-            Said("minor", "it takes more and promises more", "echo"),
+            Said("minor", "it accepts more and promises more", "echo"),
             Said("minor", NEW, "*"),
         ),
     ),
@@ -188,9 +194,9 @@ PAIRS: tuple[Pair, ...] = (
             Said("minor", HINTS, "*"),
         ),
     ),
-    Pair(*TIME, "0.6.2", "2026.1.26", (Said("none", "the definitions say the same", "*"),)),
+    Pair(*TIME, "0.6.2", "2026.1.26", (Said("none", "the definitions are equivalent", "*"),)),
     Pair(*TIME, "2026.1.26", "2026.10.19", (Said("minor", HINTS, "*"),)),
-    Pair(*FETCH, "0.6.2", "2025.4.7", (Said("patch", "a slip in a description is corrected", "*"),)),
+    Pair(*FETCH, "0.6.2", "2025.4.7", (Said("patch", "a mistake in a description is corrected", "*"),)),
     Pair(*FETCH, "2025.4.7", "2026.10.24", (Said("minor", HINTS, "*"),)),
     Pair(
         "pypi",
@@ -212,7 +218,7 @@ PAIRS: tuple[Pair, ...] = (
         "1.0.33",
         "4.1.1",
         (
-            Said("major", "gone; another tool does its work", "get-library-docs"),
+            Said("major", "gone; another tool replaces it", "get-library-docs"),
             Said("major", "calls without the new argument are refused", "resolve-library-id"),
             Said("minor", NEW, "query-docs"),
         ),
@@ -232,17 +238,17 @@ PAIRS: tuple[Pair, ...] = (
             ),
             Said(
                 "major",
-                "they are no longer called read-only, so a rule has to ask where it did not",
+                "they are no longer declared read-only, so a rule has to ask where it did not before",
                 "browser_close browser_hover browser_navigate_back browser_resize",
             ),
             Said(
                 "minor",
-                "an argument has become optional, or an optional one is new",
+                "an argument has become optional, or an optional one was added",
                 "browser_click browser_evaluate browser_fill_form browser_select_option browser_snapshot "
                 "browser_type",
             ),
             Said("minor", NEW, "browser_run_code"),
-            Said("patch", "the schemas name another draft, and mean the same", "*"),
+            Said("patch", "the schemas declare a different draft but mean the same", "*"),
         ),
     ),
 )
@@ -258,7 +264,7 @@ def _short(change: DriftChange) -> str:
         case "renamed":
             return "it has been renamed"
         case "added" if "was called" in change.message:
-            return "it had another name"
+            return "it had a different name"
         case "input-narrowed" | "input-widened" | "output-widened" if where:
             return f"`{where}`: {change.message}"
     return change.message.partition(";")[0]
@@ -338,7 +344,9 @@ def main() -> None:
         print("not as a person says:", *row.cells(), sep="\n  ")
     tools = sum(len(row.drifts) for row in rows)
     agreed = f"{len(rows) - len(others)} of {len(rows)} rows"
-    summary = f"{len(PAIRS)} pairs, {tools} tools that differ; the class matches the person's in {agreed}."
+    summary = (
+        f"{len(PAIRS)} pairs, {tools} tools that differ; the class matches the human verdict in {agreed}."
+    )
     print(summary)
     if not options.check:
         lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in rows)]

@@ -77,11 +77,11 @@ def outcome() -> str:
     """Return the sentence about the servers that could not be called here."""
     out = [reference for reference in REFERENCES if not is_reachable(reference)]
     if not out:
-        return "All calls succeeded behind both walls."
+        return "All calls succeeded in both sandboxes."
     names = " and ".join(f"`{each.name}`" for each in out)
     hosts = " or ".join(f"`{host}`" for each in out for host in each.network)
     return (
-        f"All calls succeeded behind both walls, except that {names} only started and listed their tools: "
+        f"All calls succeeded in both sandboxes, except that {names} only started and listed their tools: "
         f"the machine used for this run could not reach {hosts}, so their calls have not been tried."
     )
 

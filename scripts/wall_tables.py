@@ -26,11 +26,11 @@ GROUPS = {
     "kernel": "Kernel",
     "language": "Language",
     "output": "Output and values",
-    "tools": "Calls of tools",
+    "tools": "Tool calls",
     "frames": "Forged messages",
 }
-VERDICTS = {"runs": "runs", "unsupported": "not in the language", "crashes": "violation"}
-HEAD = """# What the walls hold
+VERDICTS = {"runs": "runs", "unsupported": "unsupported", "crashes": "violation"}
+HEAD = """# Sandbox tests for code mode
 
 <!-- Made by `.venv/bin/python scripts/wall_tables.py`; do not edit it by hand. -->
 
@@ -39,31 +39,32 @@ the same definitions, and fail if a backend does anything other than what this p
 
 ## Attacks
 
-{attacks} pieces of malicious code, and how each ends. After each of them the host keeps running,
-the next run in the same sandbox works, nothing that was planted in the host's environment and files
-appears in anything that came back, the host's sockets were not reached, and the memory of host and
-guests has stayed bounded. That one attempt failed does not prove that every other one does.
+The tables list {attacks} pieces of malicious code and the outcome of each. After each of them the host keeps
+running, the next run in the same sandbox works, nothing that was planted in the host's environment and
+files appears in anything that comes back, the host's sockets are not reached, and the memory of host and
+guests stays bounded. A failed attempt does not prove that every other attempt fails.
 
-- **limit `...`**: a `LimitExceededError` of that limit. Where several outcomes
-  are named, the machine, its load and its Python decide which comes first.
+- **limit `...`**: a `LimitExceededError` for that limit. Where several outcomes are
+  named, which one comes first depends on the machine, its load and its Python version.
 - **violation**: a `SandboxViolationError`; the guest broke the protocol, or died in the attempt.
-- the name of an **exception**: a `CodeError` that says so, which the code could have caught.
-- **not in the language**: a `CodeError`, because there is nothing of the kind in that sandbox's Python.
+- the name of an **exception**: a `CodeError` that names this exception, which the code could have caught.
+- **unsupported**: a `CodeError`, because the Python in that sandbox does not have the feature.
 - **refused**: the code saw each of its attempts fail, and went on.
-- other words: the code ended normally, and this is its result.
-- **-**: not tried. `unsafe` has no walls: only what the host itself enforces is tried there.
+- anything else: the code ended normally, and this is its result.
+- **-**: not tried. `unsafe` has no sandbox: only what the host itself enforces is tried there.
 
-Monty talks to the host in its engine's own protocol, over a pipe that code cannot name: there
-is no descriptor to forge a message on, so each of these attacks ends where it first looks for
-one. In `wasm`, messages are printed, each after a marker, which the forged ones have too.
+Monty talks to the host in its engine's own protocol, over a pipe that the code cannot access: it has no
+file descriptor on which to forge a message, so each of the [forged messages](#forged-messages) fails when
+the code first looks for one. In `wasm`, messages are printed, each after a marker; the forged ones have
+it too.
 """
 LANGUAGE = """
 ## Language
 
-{programs} small programs of the kind that models write, each with the value that it must return.
-`process`, `docker`, `gvisor` and `unsafe` are CPython and run all of them, `wasm` is CPython without a
-system and runs {wasm}, and `monty` runs {monty}. **Not in the language** means, on `monty`, a
-`CodeError` with `unsupported` set before any tool was called: with `language_fallback` all of them run.
+The table lists {programs} small programs of the kind that models write. Each must return a given value.
+`process`, `docker`, `gvisor` and `unsafe` are CPython and run all of them, `wasm` is CPython without an
+operating system and runs {wasm}, and `monty` runs {monty}. On `monty`, **unsupported** means a `CodeError`
+with `unsupported` set before any tool was called: with `language_fallback` all of them run.
 
 """
 

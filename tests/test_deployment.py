@@ -104,7 +104,7 @@ def test_command_of_the_workers_in_the_compose_file_is_known(deploy: Path) -> No
         [*command_of_toolcrib(), *service["command"], "--help"], capture_output=True, text=True, check=False
     )
     assert asked.returncode == 0, asked.stderr
-    assert "Execute durable runs for a Temporal server" in asked.stdout
+    assert "Execute durable runs as a worker of a Temporal server" in asked.stdout
     assert load(deploy / "toolcrib.toml").engine is not None
 
 

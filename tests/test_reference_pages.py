@@ -109,7 +109,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         ("tools-and-schemas.md", f"at most {MAX_TAGS:,}, each of up to {MAX_TAG_LENGTH:,} characters |"),
         (
             "versions.md",
-            f"have {MAX_VERSION_LENGTH:,} characters, a constraint and its canonical form {MAX_CONSTRAINT_LENGTH:,}",
+            f"{MAX_VERSION_LENGTH:,} characters, and a constraint and its canonical form up to {MAX_CONSTRAINT_LENGTH:,}",
         ),
         ("argument-schema.md", f"a first sentence of at most {MAX_FIRST_SENTENCE:,} characters"),
         ("argument-schema.md", f"in schema order, up to {MAX_PROBLEMS:,}, each"),
@@ -130,7 +130,7 @@ def test_what_is_missing_in_the_reference_is_found(copy: Path) -> None:
         ),
         ("limits.md", f"{MAX_ANSWERS >> 20} MiB of answers is queued"),
         ("limits.md", f"sends a message of more than {MAX_MESSAGE_BYTES >> 20} MiB"),
-        ("limits.md", f"answers of more than {LONG_LINE >> 20} MiB on a pipe"),
+        ("limits.md", f"answers of more than {LONG_LINE >> 20} MiB over stdio"),
         ("limits.md", f"| a line over stdio | until it is read | {stdio._LONGEST >> 20} MiB;"),
         (
             "limits.md",

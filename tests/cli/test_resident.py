@@ -146,7 +146,7 @@ def test_calls_that_wait_are_answered_in_a_terminal(desk: Desk) -> None:
         assert served.stdout is not None
         told = json.loads(served.stdout.readline())
         assert json.loads(desk.out("approvals", "list", "--json")) == {"calls": []}
-        assert desk.run("approvals", "list").stderr == "note: no call is waiting for a person\n"
+        assert desk.run("approvals", "list").stderr == "note: no call is waiting for approval\n"
         address, _, code = told["console"].partition("/console/#login=")
         with httpx.Client(base_url=address, timeout=PATIENCE) as browser, ThreadPoolExecutor() as threads:
             headers = {"x-toolcrib-key": "login"}

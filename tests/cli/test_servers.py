@@ -28,7 +28,7 @@ def test_a_server_is_added_and_asked_for_its_tools(toolcrib: Any, little: Any) -
     assert (made.exit_code, made.stderr) == (0, "")
     path = Path("toolcrib.toml").absolute()
     where = f"it runs in {path.parent}; --cwd names another folder"
-    assert made.stdout == f"added 'little' to {path}, which is new\n{where}\nit works: 5 tools\n"
+    assert made.stdout == f"added 'little' to {path} (new file)\n{where}\nit works: 5 tools\n"
     assert load(path).servers["little"].env == {"A": "${HOME}", "B": "x=y"}
 
 
@@ -85,7 +85,7 @@ def test_a_server_that_is_reached_has_headers(toolcrib: Any, tmp_path: Path) -> 
     path = tmp_path / "mcp.json"
     args = ["--header", "Authorization: Bearer ${T}", "--required", "--no-check", "--config", str(path)]
     made = toolcrib("add", "web", "--url", "https://example.com/mcp", "--transport", "sse", *args)
-    assert (made.exit_code, made.stdout) == (0, f"added 'web' to {path}, which is new\n")
+    assert (made.exit_code, made.stdout) == (0, f"added 'web' to {path} (new file)\n")
     assert json.loads(path.read_text())["mcpServers"]["web"] == {
         "type": "sse",
         "url": "https://example.com/mcp",
@@ -163,7 +163,7 @@ def test_a_folder_gets_its_own_file_although_the_user_has_one(toolcrib: Any, hom
     made = toolcrib("add", "here", "--no-check", "--", "x")
     local = Path("toolcrib.toml").absolute()
     assert made.stdout == (
-        f"added 'here' to {local}, which is new\nit runs in {local.parent}; --cwd names another folder\n"
+        f"added 'here' to {local} (new file)\nit runs in {local.parent}; --cwd names another folder\n"
     )
     assert (home / "toolcrib.toml").read_text() == users
     local.unlink()
@@ -243,7 +243,7 @@ def test_api_is_added_from_a_file(toolcrib: Any, monkeypatch: pytest.MonkeyPatch
     made = toolcrib("add", "shop", "--openapi", "shop.json", "--secret", "key=${SHOP_KEY}", "--required")
     assert (made.exit_code, made.stderr) == (0, "")
     assert made.stdout == (
-        f"added the API 'shop' to {Path('toolcrib.toml').absolute()}, which is new\nit works: 1 tool\n"
+        f"added the API 'shop' to {Path('toolcrib.toml').absolute()} (new file)\nit works: 1 tool\n"
     )
     api = load("toolcrib.toml").openapi["shop"]
     assert (api.secrets, api.required, api.base_url) == ({"key": "${SHOP_KEY}"}, True, None)
@@ -277,7 +277,7 @@ def test_api_is_added_from_a_url_and_called_where_its_document_is_from(
     recognised = f"{source} is an OpenAPI document, so this is an HTTP API\n"
     assert made.stdout == (
         f"{'' if how == '--openapi' else recognised}downloaded {source} to {kept}\n"
-        f"added the API 'web' to {Path('toolcrib.toml').absolute()}, which is new\n"
+        f"added the API 'web' to {Path('toolcrib.toml').absolute()} (new file)\n"
         f"it is called at {web_api}, a private address that is allowed; --base-url names another\n"
         "it works: 6 tools\n"
     )

@@ -24,10 +24,12 @@ class Relay:
 
 RELAYS = (
     Relay("sampling", "sample", "Hi", "`sampling/createMessage`", "`input_required`"),
-    Relay("elicitation, a form", "form", "accept Ada", "`elicitation/create`", "`input_required`"),
-    Relay("elicitation, a page to visit", "url", "accept", "`elicitation/create`", "`input_required`"),
+    Relay("elicitation, form mode", "form", "accept Ada", "`elicitation/create`", "`input_required`"),
+    Relay("elicitation, URL mode", "url", "accept", "`elicitation/create`", "`input_required`"),
     Relay("roots", "roots", "file:///work", "`roots/list`", "`input_required`"),
-    Relay("progress", "count", "done", "`notifications/progress`", "the same, on the answer's stream"),
+    Relay("progress", "count", "done", "`notifications/progress`", "the same, on the response stream"),
     Relay("log messages", "log", "done", "from `logging/setLevel` on", "from the request's `logLevel` on"),
-    Relay("cancellation", "wait", "", "`notifications/cancelled`", "the same; over HTTP, hanging up"),
+    Relay(
+        "cancellation", "wait", "", "`notifications/cancelled`", "the same; over HTTP, closing the connection"
+    ),
 )

@@ -22,7 +22,7 @@ class Outcome:
     """The outcome as the table shows it."""
     fits: Callable[[Ran | ToolcribError], bool]
     way: str
-    """Of which kind it is: a value, an error, a violation, something not in the language, or a limit."""
+    """Of which kind it is: a value, an error, a violation, an unsupported feature, or a limit."""
 
     def __or__(self, other: "Outcome") -> "Outcome":
         said = f"{self.said} or {other.said}"
@@ -58,7 +58,7 @@ def all_refused(value: Any) -> bool:
 violates = Outcome("violation", lambda end: isinstance(end, SandboxViolationError), "violation")
 harmless = gives("harmless", lambda _: True)
 refused = gives("refused", all_refused)
-unsupported = Outcome("not in the language", lambda end: isinstance(end, CodeError), "unsupported")
+unsupported = Outcome("unsupported", lambda end: isinstance(end, CodeError), "unsupported")
 memory = stopped("memory_bytes")
 cpu = stopped("cpu")
 deadline = stopped("timeout")
@@ -94,7 +94,7 @@ def _all(outcome: Outcome) -> dict[str, Outcome]:
     return {"monty": outcome, "process": outcome, "unsafe": outcome}
 
 
-_NONE_MADE = gives("none was made", lambda value: value == "none was made")
+_NONE_MADE = gives("no call made", lambda value: value == "none was made")
 
 TRY = """
 tried = []
@@ -125,7 +125,7 @@ TIME = (
     ),
     _made(
         "time",
-        "waiting for something that never comes",
+        "waiting for an event that is never set",
         "import asyncio\nawait asyncio.Event().wait()",
         {"monty": unsupported, "process": deadline, "unsafe": deadline},
         timeout=0.5,
@@ -207,7 +207,7 @@ MEMORY = (
         "try:\n    x = 'a' * 10**10\nexcept MemoryError:\n    pass\n__out = 'went on'",
         _both(memory | gives("harmless", lambda value: value == "went on")),
     ),
-    _made("memory", "doubling a text", "x = 'a'\nwhile True:\n    x += x", _both(memory)),
+    _made("memory", "doubling a string", "x = 'a'\nwhile True:\n    x += x", _both(memory)),
     _made("memory", "doubling a list", "x = [1]\nwhile True:\n    x = x + x", _both(memory)),
     _made("memory", "`list(range(10**9))`", "x = list(range(10**9))", _both(memory | slow)),
     _made(
@@ -224,7 +224,7 @@ MEMORY = (
     ),
     _made(
         "memory",
-        "nested text that JSON doubles",
+        "nested strings whose size JSON escaping doubles",
         "x = ['\\\\' * 1000]\nfor _ in range(18):\n    x = [x, x]\n__out = x",
         _both(memory | slow | stopped("output_bytes")),
     ),
@@ -234,25 +234,35 @@ MEMORY = (
         "import re\n__out = bool(re.compile('(?:a{1,1000}){1,1000}').match('b'))",
         {"monty": unsupported, "process": harmless | memory | slow},
     ),
-    _made("memory", "a wide format", "x = f'{1:>10000000000}'", {"monty": slow | memory, "process": memory}),
-    _made("memory", "a text that is filled up", "__out = len('1'.zfill(10**10))", _both(memory)),
     _made(
         "memory",
-        "a replacement that multiplies",
+        "a format with a huge width",
+        "x = f'{1:>10000000000}'",
+        {"monty": slow | memory, "process": memory},
+    ),
+    _made("memory", "`str.zfill` with a huge width", "__out = len('1'.zfill(10**10))", _both(memory)),
+    _made(
+        "memory",
+        "`str.replace` with a huge result",
         "x = 'a' * 10**5\n__out = len(x.replace('a', x))",
         _both(memory),
     ),
-    _made("memory", "a width that is an argument", "__out = len('%*d' % (10**9, 1))", _both(memory)),
-    _made("memory", "sums of lists", "__out = len(sum([[1] * 10**5] * 10**5, []))", _both(memory | slow)),
+    _made("memory", "a huge width as a format argument", "__out = len('%*d' % (10**9, 1))", _both(memory)),
     _made(
         "memory",
-        "kernel buffers of pipes",
+        "concatenating lists with `sum`",
+        "__out = len(sum([[1] * 10**5] * 10**5, []))",
+        _both(memory | slow),
+    ),
+    _made(
+        "memory",
+        "kernel pipe buffers",
         "import fcntl, os\nmade = 0\ntry:\n    while made < 10000:\n        read, write = os.pipe()\n        os.set_blocking(write, False)\n        os.write(write, b'x' * 65536)\n        made += 1\nexcept OSError:\n    pass\n__out = made",
         {"monty": unsupported, "process": gives("at most 1,000", lambda made: made <= 1_000) | memory},
     ),
     _made(
         "memory",
-        "regular expression over a long text",
+        "regular expression over a long string",
         "import re\n__out = len(re.findall('', 'a' * 10**8))",
         _both(memory | slow),
     ),
@@ -305,20 +315,20 @@ PROCESSES = (
     ),
     _made(
         "processes",
-        "a program of its own",
+        "running a program that it wrote itself",
         TRY
         + "import os\nwith open('/tmp/x', 'wb') as file:\n    file.write(b'#!/proc/self/exe\\n')\nattempt(os.chmod, '/tmp/x', 0o777)\ntried.clear()\nattempt(os.execv, '/tmp/x', ['x'])\nif hasattr(os, 'memfd_create'):\n    try:\n        memory = os.memfd_create('x')\n        os.write(memory, open('/proc/self/exe', 'rb').read(1 << 20))\n        attempt(os.execve, memory, ['x'], {})\n    except OSError:\n        pass\n__out = tried",
         {"monty": unsupported, "process": refused | unsupported},
     ),
     _made(
         "processes",
-        "killing everything",
+        "killing all processes",
         "import os, signal\nfor pid in (1, os.getppid(), -1, 0):\n    try:\n        os.kill(pid, signal.SIGKILL)\n    except OSError:\n        pass\n__out = 'alive'",
         {"monty": unsupported, "process": violates | harmless},
     ),
     _made(
         "processes",
-        "ending itself",
+        "`os._exit`",
         "import os\nos._exit(0)",
         {"monty": unsupported, "process": violates, "unsafe": violates},
     ),
@@ -348,7 +358,7 @@ PROCESSES = (
     ),
     _made(
         "processes",
-        "`atexit` and threads after the end",
+        "`atexit` handlers and threads that keep running",
         "import atexit, threading, time\ndef go_on():\n    while True:\n        time.sleep(0.01)\natexit.register(go_on)\ntry:\n    threading.Thread(target=go_on).start()\nexcept RuntimeError:\n    pass\n__out = 'ended'",
         {
             "monty": unsupported,
@@ -358,7 +368,7 @@ PROCESSES = (
     ),
     _made(
         "processes",
-        "priority and own limits",
+        "raising its own priority and limits",
         TRY
         + "import os, resource\nfor kind in (resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):\n    _, hard = resource.getrlimit(kind)\n    if hard != resource.RLIM_INFINITY:\n        attempt(resource.setrlimit, kind, (hard + 1, hard + 1))\nattempt(os.setpriority, os.PRIO_PROCESS, 0, -20)\n__out = tried",
         {"monty": unsupported, "process": refused},
@@ -382,7 +392,7 @@ FILES = (
     ),
     _made(
         "host",
-        "dots and links",
+        "path traversal and symlinks",
         TRY
         + "import os\nfor path in ('/tmp/../../../../etc/shadow', '/proc/self/root/etc/shadow', '/proc/1/root/etc/shadow', '/proc/self/cwd/../../etc/shadow'):\n    attempt(lambda: open(path).read())\nattempt(lambda: [os.symlink('/etc/shadow', '/tmp/link'), open('/tmp/link').read()])\n__out = tried",
         _both(refused),
@@ -410,13 +420,13 @@ FILES = (
     ),
     _made(
         "host",
-        "environment",
+        "environment variables",
         TRY + "import os\n__out = dict(os.environ)",
         _both(gives("empty, or its own", lambda value: "TOOLCRIB_CANARY" not in value)),
     ),
     _made(
         "host",
-        "environments in `/proc`",
+        "environment variables in `/proc`",
         "import glob\nseen = []\nfor path in ['/proc/self/environ', '/proc/1/environ', *glob.glob('/proc/*/environ'), *glob.glob('/proc/*/task/*/environ')]:\n    try:\n        seen.append(open(path).read())\n    except OSError:\n        pass\n__out = seen",
         {
             "monty": unsupported,
@@ -425,20 +435,20 @@ FILES = (
     ),
     _made(
         "host",
-        "what `/proc` tells of the host",
+        "host details in `/proc`",
         "import glob\nseen = []\nfor path in ['/proc/mounts', '/proc/self/mountinfo', *glob.glob('/proc/*/cmdline'), *glob.glob('/proc/*/maps'), '/proc/self/cgroup']:\n    try:\n        seen.append(open(path).read())\n    except OSError:\n        pass\n__out = '$CHECKOUT' in str(seen)",
         {"monty": unsupported, "process": gives("nothing of the checkout", lambda leaked: leaked is False)},
     ),
     _made(
         "host",
-        "our own package",
+        "importing the host's packages",
         TRY
         + "for name in ('toolcrib', 'pydantic', 'anyio', 'pytest'):\n    attempt(__import__, name)\n__out = tried",
         {"monty": unsupported, "process": refused},
     ),
     _made(
         "host",
-        "disk",
+        "filling the disk",
         "import os\nwritten = 0\ntry:\n    with open('/tmp/full', 'wb', buffering=0) as file:\n        while written < 200 << 20:\n            written += file.write(b'x' * 65536)\nexcept OSError:\n    pass\n__out = written",
         {
             "monty": unsupported,
@@ -449,7 +459,7 @@ FILES = (
     ),
     _made(
         "host",
-        "disk in other places",
+        "filling the disk in other places",
         TRY
         + "import os\nfor folder in ('/dev/shm', '/var/tmp', '/run', '/', '/home', os.getcwd(), '/dev', '/mnt', os.path.expanduser('~')):\n    if folder == '/tmp':\n        continue\n    written = 0\n    try:\n        with open(folder + '/full', 'wb', buffering=0) as file:\n            while written < 64 << 20:\n                written += file.write(b'x' * 65536)\n    except OSError:\n        pass\n    tried.append(written)\n__out = max(tried)",
         {
@@ -464,13 +474,13 @@ FILES = (
         "many small files",
         "made = 0\ntry:\n    while made < 200000:\n        open(f'/tmp/{made}', 'w').close()\n        made += 1\nexcept OSError:\n    pass\n__out = made",
         {
-            "monty": gives("none", lambda made: made == 0),
+            "monty": gives("no files", lambda made: made == 0),
             "process": gives("bounded", lambda made: made < 200000) | slow | stopped("disk_bytes") | memory,
         },
     ),
     _made(
         "host",
-        "descriptors",
+        "file descriptors",
         "import os\nheld = []\ntry:\n    while len(held) < 100000:\n        held.append(os.dup(1))\nexcept OSError:\n    pass\n__out = len(held)",
         {
             "monty": unsupported,
@@ -479,13 +489,13 @@ FILES = (
     ),
     _made(
         "host",
-        "clock",
+        "setting the clock",
         "import time\n__out = time.clock_settime(time.CLOCK_REALTIME, 0)",
         {"monty": unsupported, "process": raises("PermissionError")},
     ),
     _made(
         "host",
-        "host name",
+        "reading the host name",
         "import socket\n__out = socket.gethostname()",
         {"monty": unsupported, "process": harmless | raises("PermissionError", "OSError")},
     ),
@@ -522,14 +532,14 @@ NETWORK = (
     ),
     _made(
         "network",
-        "other families",
+        "other socket families",
         TRY
         + "import socket\nfor family, kind in ((16, 3), (17, 3), (40, 1), (38, 5), (31, 3), (2, 3), (21, 5)):\n    attempt(socket.socket, family, kind)\n__out = tried",
         {"monty": unsupported, "process": refused},
     ),
     _made(
         "network",
-        "`urllib` and names",
+        "`urllib` and DNS lookups",
         TRY
         + "import urllib.request, socket\nattempt(urllib.request.urlopen, 'http://127.0.0.1:$PORT/')\nattempt(socket.getaddrinfo, 'example.org', 80)\n__out = ['refused' if name == 'gaierror' else name for name in tried]",
         {"monty": unsupported, "process": refused},
@@ -580,19 +590,19 @@ KERNEL = (
     ),
     _made(
         "kernel",
-        "system calls under other numbers (x32)",
+        "system calls with x32 numbers",
         "import ctypes, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n__out = [libc.syscall(0x40000000 | number, 0, 0, 0) for number in (39, 57, 101, 272)]",
         {"monty": unsupported, "process": violates | gives("refused", lambda got: set(got) == {-1})},
     ),
     _made(
         "kernel",
-        "memory, queues and files that have no name",
+        "System V IPC and `memfd_create`",
         "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n__out = [libc.shmget(7, 1 << 20, 0o1666), libc.msgget(7, 0o1666), libc.semget(7, 1, 0o1666), libc.memfd_create(b'x', 0)]",
         {"monty": unsupported, "process": gives("refused", lambda got: set(got) == {-1})},
     ),
     _made(
         "kernel",
-        "out-of-band bytes on sockets",
+        "out-of-band data on sockets",
         TRY
         + """
 import ctypes, os, socket
@@ -640,7 +650,7 @@ LANGUAGE = (
         """,
         _both(raises("AttributeError")),
     ),
-    _made("language", "a value by `return`", "return '['*65 + chr(34)", _both(raises(""))),
+    _made("language", "`return` at the top level", "return '['*65 + chr(34)", _both(raises(""))),
     _made("language", "recursion", "def f():\n    return f()\nf()", _all(raises("RecursionError"))),
     _made(
         "language",
@@ -701,29 +711,29 @@ LANGUAGE = (
     ),
     _made(
         "language",
-        "code with very many lines",
+        "code with a huge number of lines",
         "x = 1\n" * 100000 + "__out = x",
         _both(harmless | memory),
     ),
     _made(
         "language",
-        "code that is not text",
+        "code with a null character",
         "__out = '\x00'",
         _both(raises("SyntaxError", "ValueError") | harmless),
     ),
     _made(
         "language",
-        "deep objects left to be freed",
+        "freeing deeply nested objects",
         "x = None\nfor _ in range(1000000):\n    x = (x,)\ndel x\n__out = 'freed'",
         {"monty": unsupported, "process": gives("harmless", lambda value: value == "freed") | memory},
     ),
     _made(
         "language",
-        "walk over the subclasses",
+        "walking `__subclasses__`",
         "found = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == '_wrap_close']\n__out = found[0].__init__.__globals__['system']('id > /tmp/id')",
         {
             "monty": unsupported,
-            "process": gives("reaches what is refused", lambda status: status != 0)
+            "process": gives("reaches only a refused call", lambda status: status != 0)
             | raises("PermissionError"),
         },
     ),
@@ -735,13 +745,13 @@ LANGUAGE = (
     ),
     _made(
         "language",
-        "frames of exceptions",
+        "stack frames of exceptions",
         "import sys\nseen = []\ntry:\n    await odd.fail(text='x')\nexcept Exception as error:\n    trace = error.__traceback__\n    while trace:\n        frame = trace.tb_frame\n        while frame:\n            seen.append([frame.f_code.co_filename, sorted(map(str, frame.f_locals))[:9]])\n            frame = frame.f_back\n        trace = trace.tb_next\n__out = '$CHECKOUT' in str(seen)",
-        {"monty": unsupported, "process": gives("no host in them", lambda leaked: leaked is False)},
+        {"monty": unsupported, "process": gives("no host frames", lambda leaked: leaked is False)},
     ),
     _made(
         "language",
-        "every object there is",
+        "every object that `gc` tracks",
         "import gc\n__out = '$CANARY'[:4] + 'x' in ' '.join(str(o)[:500] for o in gc.get_objects() if isinstance(o, (dict, list, tuple)))",
         {
             "monty": unsupported,
@@ -754,7 +764,7 @@ LANGUAGE = (
         "import pickle\nclass E:\n    def __reduce__(self):\n        import os\n        return os.system, ('id > /tmp/id',)\n__out = pickle.loads(pickle.dumps(E()))",
         {
             "monty": unsupported,
-            "process": gives("reaches what is refused", lambda status: status != 0) | unsupported,
+            "process": gives("reaches only a refused call", lambda status: status != 0) | unsupported,
         },
     ),
 )
@@ -764,40 +774,40 @@ OUTPUT = (
         "output",
         "50 MB printed at once",
         "print('x' * (50 << 20))\n__out = 'printed'",
-        _all(gives("cut", lambda value: value == "printed") | memory),
+        _all(gives("truncated", lambda value: value == "printed") | memory),
     ),
     _made(
         "output",
         "50 MB printed in lines",
         "for _ in range(50):\n    print('x' * (1 << 20))\n__out = 'printed'",
-        _all(gives("cut", lambda value: value == "printed")),
+        _all(gives("truncated", lambda value: value == "printed")),
     ),
     _made(
         "output",
-        "very many prints",
+        "a huge number of prints",
         "for n in range(200000):\n    print(n)\n__out = 'printed'",
-        _all(gives("cut", lambda value: value == "printed")),
+        _all(gives("truncated", lambda value: value == "printed")),
     ),
     _made(
         "output",
-        "printing without end",
+        "endless printing",
         "while True:\n    print('x' * 1000)",
         _all(slow | deadline),
         timeout=2.5,
     ),
     _made(
         "output",
-        "50 MB written to the descriptor",
+        "50 MB written to the file descriptors",
         "import os\nfor _ in range(50):\n    os.write(1, b'x' * (1 << 20))\n    os.write(2, b'y' * (1 << 20))\n__out = 'printed'",
         {
             "monty": unsupported,
-            "process": gives("cut", lambda value: value == "printed"),
-            "unsafe": gives("cut", lambda value: value == "printed"),
+            "process": gives("truncated", lambda value: value == "printed"),
+            "unsafe": gives("truncated", lambda value: value == "printed"),
         },
     ),
     _made(
         "output",
-        "output that is not text",
+        "output that is not valid UTF-8",
         "import os\nos.write(1, bytes(range(256)))\n__out = 'printed'",
         {
             "monty": unsupported,
@@ -807,7 +817,7 @@ OUTPUT = (
     ),
     _made(
         "output",
-        "outputs closed",
+        "closing stdout and stderr",
         "import os, sys\nos.close(1)\nos.close(2)\n__out = 'closed'",
         {
             "monty": unsupported,
@@ -849,7 +859,10 @@ OUTPUT = (
         {"monty": unsupported | memory, "process": raises("ExceptionGroup") | memory},
     ),
     _made(
-        "output", "an exception that is not one", "raise KeyboardInterrupt", _all(raises("KeyboardInterrupt"))
+        "output",
+        "an exception that is not an `Exception`",
+        "raise KeyboardInterrupt",
+        _all(raises("KeyboardInterrupt")),
     ),
     _made(
         "output",
@@ -860,7 +873,7 @@ OUTPUT = (
     _made("output", "50 MB `__out`", "__out = 'x' * (50 << 20)", _all(stopped("output_bytes") | memory)),
     _made(
         "output",
-        "`__out` of a million members",
+        "`__out` with a million elements",
         "__out = [0] * 1000000",
         _all(stopped("output_bytes")),
     ),
@@ -891,7 +904,7 @@ OUTPUT = (
     ),
     _made(
         "output",
-        "a text that passes for a number",
+        "a string subclass that overrides `__str__` and `__eq__`",
         "class S(str):\n    def __str__(self):\n        return '1'\n    def __eq__(self, other):\n        return True\n    __hash__ = str.__hash__\n__out = {S('a'): S('b')}",
         {"monty": unsupported, "process": harmless | raises("")},
     ),
@@ -928,14 +941,14 @@ TOOLS = (
     ),
     _made(
         "tools",
-        "flood of calls that nobody awaits",
+        "flood of calls that are never awaited",
         "for n in range(20000):\n    calc.add(a=1, b=n)\n__out = 'none was made'",
         _all(_NONE_MADE),
         calls=0,
     ),
     _made(
         "tools",
-        "calls of names that are not there, caught",
+        "calls to names that do not exist, caught",
         "while True:\n    try:\n        await calc.nothing(a=1)\n    except AttributeError:\n        pass",
         _all(stopped("lookups")),
         calls=0,
@@ -949,7 +962,7 @@ TOOLS = (
     ),
     _made(
         "tools",
-        "chains whose steps fail beside others",
+        "chains in which some steps fail",
         """
         items = [{"a": n, "b": 1} for n in range(7)] + [{"a": "x", "b": 1}]
         while True:
@@ -963,7 +976,7 @@ TOOLS = (
     ),
     _made(
         "tools",
-        "chains that are given up",
+        "chains abandoned after a timeout",
         """
         import asyncio
         steps = [
@@ -1076,8 +1089,8 @@ TOOLS = (
         "seen = []\nfor name in ('__class__', '__init__', '_secret', 'add.x', '', 'a b'):\n    try:\n        await getattr(calc, name)()\n        seen.append('got')\n    except (AttributeError, TypeError, NameError, LookupError, ValueError) as error:\n        seen.append(type(error).__name__)\n__out = seen",
         {
             "monty": refused | unsupported,
-            "process": gives("nothing", lambda seen: len(seen) == 6),
-            "unsafe": gives("nothing", lambda seen: len(seen) == 6),
+            "process": gives("no call made", lambda seen: len(seen) == 6),
+            "unsafe": gives("no call made", lambda seen: len(seen) == 6),
         },
         calls=0,
     ),
@@ -1098,7 +1111,7 @@ TOOLS = (
         "tools",
         "lying about what was called",
         "import asyncio\nasyncio.gather = None\nreal = calc.add\nasync def fake(**_):\n    return 'forged'\nawait real(a=1, b=1)\ntry:\n    calc.add = fake\nexcept BaseException:\n    pass\n__out = [{'tool_calls': []}]",
-        _all(gives("told by the host", lambda _: True) | violates | unsupported),
+        _all(gives("counted by the host", lambda _: True) | violates | unsupported),
         calls=1,
     ),
     _made(
@@ -1113,7 +1126,7 @@ TOOLS = (
     ),
     _made(
         "tools",
-        "an event loop of its own",
+        "stopping the event loop",
         "import asyncio\nloop = asyncio.get_running_loop()\nloop.stop()\n__out = 1",
         {
             "monty": unsupported,
@@ -1151,15 +1164,15 @@ def call(number, path="calc.add", **kwargs):
 """
 """Writes to everything that may lead to the host, in the form that the host reads."""
 
-_FORGED = gives("a value, and no more", lambda value: value == "forged")
+_FORGED = gives("only a value", lambda value: value == "forged")
 
 
 _ALSO_UNSAFE = {
-    "nonsense",
+    "garbage",
     "a frame of 4 GB",
     "a forged `done`",
-    "two times `done` at once",
-    "a message of no kind",
+    "two `done` messages at once",
+    "a message without a kind",
 }
 
 
@@ -1171,20 +1184,20 @@ def _frames(name: str, code: str, outcome: Outcome = violates, **more: Any) -> A
 
 
 FRAMES = (
-    _frames("nonsense", "send(b'\\xff' * 4096)\n__out = 'sent'"),
+    _frames("garbage", "send(b'\\xff' * 4096)\n__out = 'sent'"),
     _frames("zeros", "send(bytes(4096))\n__out = 'sent'"),
-    _frames("nonsense, and then nothing", "import time\nsend(b'\\x00\\x00\\x00\\x05hello')\ntime.sleep(30)"),
+    _frames("garbage, then silence", "import time\nsend(b'\\x00\\x00\\x00\\x05hello')\ntime.sleep(30)"),
     _frames("a flood of bytes", "while True:\n    send(b'{\"x\":1}\\n' * 9000)"),
     _frames("a frame of 4 GB", "send(b'\\xff\\xff\\xff\\xff{')\nwhile True:\n    send(b' ' * 65536)"),
-    _frames("half a frame, and the end", "send(b'\\x00\\x00\\x01\\x00{\"done\"')\nos._exit(0)"),
+    _frames("half a frame, then exit", "send(b'\\x00\\x00\\x01\\x00{\"done\"')\nos._exit(0)"),
     _frames(
-        "half a frame, and nothing more",
+        "half a frame, then silence",
         "import time\nsend(b'\\x00\\x00\\x01\\x00{\"done\"')\ntime.sleep(30)",
         deadline | violates,
         timeout=0.5,
     ),
     _frames(
-        "half a frame, and a value",
+        "half a frame, then a value",
         "send(b'\\x00\\x00\\x01\\x00{\"done\"')\n__out = 'went on'",
         deadline | violates,
         timeout=0.5,
@@ -1197,7 +1210,7 @@ FRAMES = (
         calls=1,
     ),
     _frames(
-        "two times `done` at once",
+        "two `done` messages at once",
         "two = b''.join(len(d).to_bytes(4, 'big') + d for d in [b'{\"done\": 1}', b'{\"done\": 2}'])\nsend(two)\nwhile True:\n    pass",
     ),
     _frames(
@@ -1218,7 +1231,7 @@ FRAMES = (
         violates | raises("__out"),
     ),
     _frames(
-        "a `done` that is too deep",
+        "a `done` that is nested too deeply",
         "frame('{\"done\": ' + '[' * 300 + ']' * 300 + '}')\nwhile True:\n    pass",
         violates | raises("__out"),
     ),
@@ -1239,39 +1252,41 @@ FRAMES = (
     ),
     _frames("a malformed `error`", "frame({'error': []})\nwhile True:\n    pass"),
     _frames("a second `ready`", "frame({'ready': True})\nwhile True:\n    pass"),
-    _frames("an answer of its own", "frame({'answer': 1, 'value': 'forged'})\nwhile True:\n    pass"),
-    _frames("a message of no kind", "frame({})\nwhile True:\n    pass"),
+    _frames("a forged `answer`", "frame({'answer': 1, 'value': 'forged'})\nwhile True:\n    pass"),
+    _frames("a message without a kind", "frame({})\nwhile True:\n    pass"),
     _frames("a message that is a list", "frame([1])\nwhile True:\n    pass"),
-    _frames("a deep frame", "frame('[' * 200000)\nwhile True:\n    pass"),
+    _frames("a deeply nested frame", "frame('[' * 200000)\nwhile True:\n    pass"),
     _frames(
         "a number of 100,000 digits",
         "frame('{\"done\": ' + '9' * 100000 + '}')\nwhile True:\n    pass",
         violates | stopped("output_bytes"),
     ),
-    _frames("a frame that is not text", 'frame(b\'{"done": "\\xff"}\')\nwhile True:\n    pass'),
+    _frames("a frame that is not valid UTF-8", 'frame(b\'{"done": "\\xff"}\')\nwhile True:\n    pass'),
     _frames(
-        "the number of a call used twice",
+        "a call number used twice",
         "frame(call(7, 'odd.hang', key='twice'))\nframe(call(7, 'odd.hang', key='twice'))\nwhile True:\n    pass",
     ),
-    _frames("a call without its parts", "frame({'call': 1})\nwhile True:\n    pass"),
-    _frames("a call whose number is not a number", "frame(call('one'))\nwhile True:\n    pass"),
+    _frames("a call with missing fields", "frame({'call': 1})\nwhile True:\n    pass"),
+    _frames("a call number that is not an integer", "frame(call('one'))\nwhile True:\n    pass"),
     _frames(
-        "a call whose number is negative",
+        "a negative call number",
         "frame(call(-1))\nframe({'done': 'forged'})\nwhile True:\n    pass",
         violates | _FORGED,
     ),
     _frames(
-        "a call to something that is not a name",
+        "a call whose path is not a string",
         "frame({'call': 1, 'path': ['a'], 'args': {}, 'kwargs': []})\nwhile True:\n    pass",
     ),
     _frames(
-        "a call of a tool by its id",
+        "a call to a tool by its id",
         "frame(call(1, 'calc:add'))\nimport time\ntime.sleep(0.2)\nframe({'done': 'forged'})\nwhile True:\n    pass",
         violates | _FORGED,
         calls=0,
     ),
     _frames("cancelling an unknown call", "frame({'cancel': 99})\nwhile True:\n    pass", violates | slow),
-    _frames("cancelling something that is not a number", "frame({'cancel': [1]})\nwhile True:\n    pass"),
+    _frames(
+        "cancelling a call number that is not an integer", "frame({'cancel': [1]})\nwhile True:\n    pass"
+    ),
     _frames(
         "a flood of calls whose answers nobody reads",
         "n = 0\nwhile True:\n    n += 1\n    frame(call(n))",
@@ -1290,13 +1305,13 @@ FRAMES = (
     ),
     _frames("a flood of cancellations", "while True:\n    frame({'cancel': 1})", violates | slow),
     _frames(
-        "the way to the host closed",
+        "closing the channel to the host",
         "for fd in ends:\n    os.close(fd)\nimport time\ntime.sleep(30)",
         violates | deadline,
         timeout=0.5,
     ),
     _frames(
-        "the way to the host closed, and it computes",
+        "closing the channel to the host, then computing",
         "for fd in ends:\n    os.close(fd)\nwhile True:\n    pass",
         violates | slow,
     ),
@@ -1331,31 +1346,41 @@ _CONTAINER = {
     "devices and kernel files": gives("refused, or empty", _own_alone),
 }
 """Outcomes on `docker` that differ from `process`, which has the same interpreter and filter."""
-_GVISOR = {"very many prints": gives("cut", lambda value: value == "printed") | slow | deadline}
+_GVISOR = {"a huge number of prints": gives("truncated", lambda value: value == "printed") | slow | deadline}
 """Outcomes on `gvisor` that differ from `docker`."""
 _ABSENT_IN_WASM = {
     *("`bytearray` and `mmap`", "`os.fork`", "fork bomb", "`os.system`", "`os.exec` and `os.posix_spawn`"),
-    *("killing everything", "crashing itself", "children that outlive it", "priority and own limits"),
-    *("clock", "host name", "system calls through `ctypes`", "`execve` through `ctypes`"),
-    *("`prctl` and new privileges", "out-of-band bytes on sockets", "writable and executable memory"),
+    *(
+        "killing all processes",
+        "crashing itself",
+        "children that outlive it",
+        "raising its own priority and limits",
+    ),
+    *(
+        "setting the clock",
+        "reading the host name",
+        "system calls through `ctypes`",
+        "`execve` through `ctypes`",
+    ),
+    *("`prctl` and new privileges", "out-of-band data on sockets", "writable and executable memory"),
     *(
         "terminal injection",
-        "walk over the subclasses",
+        "walking `__subclasses__`",
         "pickle",
-        "memory, queues and files that have no name",
+        "System V IPC and `memfd_create`",
     ),
-    *("system calls under other numbers (x32)", "kernel buffers of pipes"),
+    *("system calls with x32 numbers", "kernel pipe buffers"),
 }
 _WASM = {
     **dict.fromkeys(_ABSENT_IN_WASM, unsupported),
     "`'a' * 10**10`": raises("OverflowError"),
     "`'a' * 10**10`, caught": raises("OverflowError"),
-    "a wide format": raises("ValueError"),
-    "a text that is filled up": raises("OverflowError"),
-    "a replacement that multiplies": raises("OverflowError"),
+    "a format with a huge width": raises("ValueError"),
+    "`str.zfill` with a huge width": raises("OverflowError"),
+    "`str.replace` with a huge result": raises("OverflowError"),
     "deeply nested code": raises("SyntaxError", "RecursionError", "MemoryError") | memory,
-    "outputs closed": violates,
-    "two times `done` at once": violates | gives("the first", lambda value: value == 1),
+    "closing stdout and stderr": violates,
+    "two `done` messages at once": violates | gives("the first value", lambda value: value == 1),
 }
 """Outcomes on `wasm`, which has 32 bits and no system, that differ from `process`."""
 

@@ -40,7 +40,7 @@ MONTY: dict[str, Verdict] = {
     "NamedTuple": "unsupported",
     "TypedDict and type hints": "unsupported",
     "abstract base class": "unsupported",
-    "own exception": "unsupported",
+    "custom exception": "unsupported",
     "raise from and re-raise": "unsupported",
     "contextlib.contextmanager": "unsupported",
     "contextlib.suppress": "unsupported",
@@ -59,10 +59,10 @@ MONTY: dict[str, Verdict] = {
     "create_task": "unsupported",
     "semaphore": "unsupported",
     "wait_for": "unsupported",
-    "tool in a generator's consumer": "unsupported",
+    "tool calls in an async generator": "unsupported",
     "special methods": "unsupported",
-    "comparing one's own objects": "unsupported",
-    "truth of one's own objects": "unsupported",
+    "comparing custom objects": "unsupported",
+    "truth value of custom objects": "unsupported",
 }
 """Programs that Monty does not run; it runs all others."""
 
@@ -89,7 +89,7 @@ PLAIN = (
         [{"apple": 5, "fig": 3, "plum": 4}, [3, 4, 5]],
     ),
     _program(
-        "comparing one's own objects",
+        "comparing custom objects",
         """
         class Version:
             def __init__(self, text):
@@ -101,7 +101,7 @@ PLAIN = (
         [2, 9, 10],
     ),
     _program(
-        "truth of one's own objects",
+        "truth value of custom objects",
         """
         class Basket:
             def __init__(self, items):
@@ -508,7 +508,7 @@ FAILURES = (
         [1, "done", "ValueError", "done"],
     ),
     _program(
-        "own exception",
+        "custom exception",
         """
         class TooMuch(Exception):
             def __init__(self, amount):
@@ -649,7 +649,7 @@ LIBRARY = (
         3,
     ),
     _program(
-        "csv of lines",
+        "csv from lines",
         "import csv\n__out = [row for row in csv.reader(['a,\"b,c\"', 'd,e'])]",
         [["a", "b,c"], ["d", "e"]],
     ),
@@ -664,7 +664,7 @@ LIBRARY = (
         [1714564800.0, 5, True],
     ),
     _program(
-        "dates as values",
+        "dates as results",
         "from datetime import date, datetime, timedelta\n__out = {'day': date(2024, 5, 1), 'at': datetime(2024, 5, 1, 12)}",
         {"day": "2024-05-01", "at": "2024-05-01T12:00:00"},
     ),
@@ -921,7 +921,7 @@ TOOLS = (
         2.5,
     ),
     _program(
-        "tool in a generator's consumer",
+        "tool calls in an async generator",
         "async def pages():\n    page = 1\n    while page:\n        answer = await shop.orders(page=page)\n        yield answer['items']\n        page = answer['next']\n__out = [len(items) async for items in pages()]",
         [2, 2, 2],
     ),

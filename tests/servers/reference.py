@@ -109,7 +109,7 @@ REFERENCES = (
         [("search_repositories", {"query": "toolcrib"}, "total_count")],
         network=["api.github.com"],
         env={"GITHUB_PERSONAL_ACCESS_TOKEN": "ghp_none"},
-        note="archived; its token is a variable",
+        note="archived; its token is passed in a variable",
     ),
     Reference(
         "pdf",

@@ -30,14 +30,14 @@ REFUSED = 5
 FINDINGS = 13
 EXITS = {
     0: "ok",
-    FAILED: "the tool failed, a rate limit is used up, or something else failed",
+    FAILED: "the tool failed, a rate limit was exceeded, or something else failed",
     USAGE: "the command line, the configuration or the input is wrong",
     NOT_FOUND: "there is no such tool, server, client or file to import",
     UNAVAILABLE: "a required server, API or sandbox is unavailable",
     REFUSED: "refused by the policy",
-    10: "`verify`, `diff` and `require`: only words have changed since the tools were approved",
-    11: "the same verbs: something has changed that breaks no call",
-    12: "the same verbs: something has changed that may break calls",
+    10: "`verify`, `diff` and `require`: only wording has changed since the tools were approved",
+    11: "the same verbs: something has changed without breaking any call",
+    12: "the same verbs: something has changed in a way that may break calls",
     FINDINGS: "`verify` and `scan`: a definition is designed to mislead a model",
     INTERRUPTED: "interrupted",
 }

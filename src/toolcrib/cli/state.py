@@ -188,13 +188,13 @@ def _shared_option(*names: str, **settings: Any) -> Callable[[_Command], _Comman
 
 
 _CONFIG = _shared_option(
-    "--config", metavar="FILE", help="The configuration, instead of the one that is found."
+    "--config", metavar="FILE", help="The configuration file, instead of the one found automatically."
 )
 _JSON = _shared_option(
     "--json", is_flag=True, help="Write one JSON document to standard output, even on failure."
 )
 _TOOLSET = _shared_option(
-    "--toolset", metavar="NAME", shell_complete=toolset_names, help="See only the tools of this toolset."
+    "--toolset", metavar="NAME", shell_complete=toolset_names, help="Use only the tools in this toolset."
 )
 _DEMO = _shared_option(
     "--demo",
@@ -202,7 +202,7 @@ _DEMO = _shared_option(
     help="Use a small built-in catalogue, and no configuration unless --config names one.",
 )
 _DEBUG = _shared_option(
-    "--debug", is_flag=True, callback=_store_debug, help="Show what is logged, and the traceback of an error."
+    "--debug", is_flag=True, callback=_store_debug, help="Show log messages, and the tracebacks of errors."
 )
 _NO_DAEMON = _shared_option("--no-daemon", is_flag=True, help="Start servers even if a gateway is running.")
 

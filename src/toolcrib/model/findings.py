@@ -65,14 +65,14 @@ class ResultCheck(Protocol):
 
 
 class ResultActions(Record):
-    """How sensitive content of results is handled; kinds that are left out are not handled."""
+    """Handling of sensitive content in results; kinds that are left out are not checked."""
 
     secrets: ResultAction | None = None
-    """What to do about keys, tokens and passwords."""
+    """The action for keys, tokens and passwords."""
     personal: ResultAction | None = None
-    """What to do about e-mail addresses, card numbers, IBANs and telephone numbers."""
+    """The action for e-mail addresses, card numbers, IBANs and telephone numbers."""
     instructions: ResultAction | None = None
-    """What to do about instructions to the model."""
+    """The action for instructions to the model."""
 
 
 def _spell_out(given: Any) -> Any:

@@ -34,18 +34,18 @@ E = TypeVar("E", bound=ToolError)
 
 
 class ToolShape(Record):
-    """What the callers of a toolset see of one tool; parameters are named as the tool itself names them."""
+    """A tool as the callers of a toolset see it; settings use the tool's own parameter names."""
 
     name: str | None = None
-    """Its name here; its namespace and its version stay."""
+    """Its name here; its namespace and its version stay the same."""
     title: str | None = None
     """Its title here."""
     description: str | None = None
     """Its description here."""
     rename: dict[str, str] = Field(default={})
-    """The names of parameters here, keyed by their own: `{repository = "repo"}`."""
+    """New names of parameters, by their original names: `{repository = "repo"}`."""
     describe: dict[str, str] = Field(default={})
-    """The descriptions of parameters here."""
+    """New descriptions of parameters, by their original names."""
     hide: tuple[str, ...] = ()
     """Parameters that callers do not see, and that are not sent, unless `defaults` has their value."""
     fix: JsonObject = Field(default={})
@@ -53,7 +53,7 @@ class ToolShape(Record):
     defaults: JsonObject = Field(default={})
     """Values of parameters that callers may leave out."""
     pin: StrictBool = False
-    """Whether the tool is listed itself, beside the tools that find and run others."""
+    """List the tool itself, beside the tools that find and run others."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

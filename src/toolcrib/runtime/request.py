@@ -87,7 +87,7 @@ class Limits(_CallerRecord):
     disk_bytes: _Bytes = 16 << 20
     """Size of the guest's temporary folder, which is deleted after the run."""
     output_bytes: _Bytes = 1 << 20
-    """Bytes kept of stdout and of stderr each; also the limit for the returned value as JSON."""
+    """Bytes kept of each of stdout and stderr; also the limit for the returned value as JSON."""
 
 
 class LimitsEnforced(Record):

@@ -258,11 +258,11 @@ def _hint_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
             message = f"{name} is {_show(new)} now, which means nothing for a tool that only reads"
             yield DriftChange(path, "hint-idle", message)
         elif new is default:  # each default is the hint that promises nothing
-            yield DriftChange(path, "hint-loosened", f"{name} is {_show(new)}, and {_show(old)} was promised")
-        else:
-            message = (
-                f"{name} promises {_show(new)} now; rules and confirmations may let it pass without asking"
+            yield DriftChange(
+                path, "hint-loosened", f"{name} is {_show(new)} now, and was {_show(old)} before"
             )
+        else:
+            message = f"{name} is {_show(new)} now; rules and confirmations may let it pass without asking"
             yield DriftChange(path, "hint-tightened", message)
 
 
@@ -290,9 +290,9 @@ def _output_changes(before: Any, after: Any, allowed: Allowance) -> Iterator[Dri
     if _same(before, after):
         return
     if before is None:
-        yield DriftChange(path, "output-narrowed", "it now says what its results look like")
+        yield DriftChange(path, "output-narrowed", "it now declares an output schema")
     elif after is None:
-        yield DriftChange(path, "output-widened", "it no longer says what its results look like")
+        yield DriftChange(path, "output-widened", "it no longer declares an output schema")
     else:
         verdict = check_subset(after, before, allowance=allowed)
         located = _SchemaWalk(before, after, allowed, is_input=False).changes(path)
@@ -322,7 +322,7 @@ def _settled(
         )
         yield DriftChange(path, "input-widened" if is_input else "output-narrowed", message)
     elif not located:
-        yield DriftChange(path, "written", "it is written differently, and means the same")
+        yield DriftChange(path, "written", "it is written differently but means the same")
 
 
 def _incompatible(path: str, verdict: SubsetVerdict, *, is_input: bool) -> DriftChange:
@@ -330,7 +330,7 @@ def _incompatible(path: str, verdict: SubsetVerdict, *, is_input: bool) -> Drift
         example = _show(verdict.counterexample) if verdict.counterexample is not None else "null"
         if is_input:
             return DriftChange(path, "input-narrowed", f"{example} was accepted here, and no longer is")
-        return DriftChange(path, "output-widened", f"it may be {example} now, which it could not before")
+        return DriftChange(path, "output-widened", f"{example} is valid here now, and was not before")
     kind = "input-unclear" if is_input else "output-unclear"
     return DriftChange(path, kind, f"whether it is compatible cannot be determined: {verdict.reason}")
 
@@ -443,7 +443,9 @@ class _SchemaWalk:
             yield DriftChange(
                 path,
                 kind,
-                "more values fit here than before" if self._is_input else "fewer values fit here than before",
+                "more values are accepted here than before"
+                if self._is_input
+                else "fewer values are valid here than before",
             )
 
 

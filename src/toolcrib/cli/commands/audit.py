@@ -20,10 +20,10 @@ _FILES = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(
 @click.group(cls=VerbGroup)
 @common
 def audit() -> None:
-    """Verify and show the audit of calls.
+    """Verify and show the audit log of calls.
 
-    Each line of an audit has the digest of the line before, and some lines are signatures of all lines so
-    far. So changed, removed and inserted lines are detected.
+    Each line of an audit log contains the digest of the previous line, and some lines sign all lines so far.
+    Changed, removed and inserted lines are therefore detected.
 
     Example: toolcrib audit verify
     """
@@ -37,21 +37,21 @@ def audit() -> None:
 @click.option(
     "--no-key",
     is_flag=True,
-    help="Check only the digests, for an audit without signatures (`audit.sign = false`).",
+    help="Check only the digests, for an audit log without signatures (`audit.sign = false`).",
 )
 @click.option(
     "--head",
     metavar="DIGEST",
-    help="The digest `last` of an earlier `audit verify --json`, which must be in the audit.",
+    help="The digest `last` of an earlier `audit verify --json`, which must be in the log.",
 )
 @common
 @click.pass_obj
 def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, head: str | None) -> None:  # noqa: FBT001 - an option of the command
-    """Check that the lines of an audit are as they were written.
+    """Check that the lines of an audit log are unchanged.
 
     Without FILE, it checks `audit.path` and the rotated files beside it. Several files are read as one, the
-    oldest first; lines missing before the first are reported. With a key, every line needs a signature
-    after it, or is reported as unproven. If anything is wrong, the exit code is 1.
+    oldest first; lines missing before the first are reported. With a key, a line that no signature follows is
+    reported as unproven. If anything is wrong, the exit code is 1.
 
     Example: toolcrib audit verify
     """
@@ -92,7 +92,7 @@ def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, 
 @click.option("--subject", metavar="NAME", help="Only calls of this subject.")
 @click.option("--failed", is_flag=True, help="Only calls that failed or were refused.")
 @click.option(
-    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many of the newest calls."
+    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="The number of calls to show."
 )
 @common
 @click.pass_obj
@@ -135,9 +135,9 @@ def show(
 @common
 @click.pass_obj
 def key_(state: State) -> None:
-    """Show the public key for the signatures of this user's audits.
+    """Show the public key for the signatures in this user's audit logs.
 
-    Keep it elsewhere: whoever can change an audit here could make another key too.
+    Keep a copy elsewhere: anyone who can change an audit log here could also create another key.
 
     Example: toolcrib audit key
     """

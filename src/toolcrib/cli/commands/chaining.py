@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", metavar="FILE")
 @click.option("--dry-run", is_flag=True, help="Only check the steps, and show what they would do.")
-@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long all steps together may run.")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="The time limit for all steps together.")
 @DURABLE
 @YES
 @shared

@@ -243,7 +243,7 @@ def _print_merge(merged: "Merge", facts: dict[str, Any], *, dry_run: bool) -> No
 @click.option(
     "--to", "client", required=True, type=OneOf(_client_names), metavar="CLIENT", help="The client."
 )
-@click.option("--output", metavar="FILE", help="Write them into this file; its other contents stay.")
+@click.option("--output", metavar="FILE", help="Write them into this file; its other contents are kept.")
 @_DRY_RUN
 @common
 @click.pass_obj
@@ -296,7 +296,11 @@ def _make_portable(server: "ServerConfig", source: Path, output: Path | None) ->
 @click.command(epilog=_CLIENTS)
 @click.argument("client", type=OneOf(_client_names))
 @click.option(
-    "--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="Who it's for."
+    "--scope",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    show_default=True,
+    help="Install it for the user, or for this project.",
 )
 @click.option("--name", default="toolcrib", show_default=True, help="The name in the client.")
 @click.option("--replace", is_flag=True, help="Move the client's own servers behind the gateway.")
@@ -308,11 +312,11 @@ def _make_portable(server: "ServerConfig", source: Path, output: Path | None) ->
 def install(state: State, /, client: str, **options: Any) -> None:
     """Add toolcrib to an MCP client.
 
-    The gateway serves the configuration of this folder or, without one, the user's own; --config names
-    another. With --replace, the user's servers move into the user's configuration, and a project's servers
-    into that of the project's folder. The path of the configuration is written into the client's file, so
-    that it does not depend on where the client starts the gateway. A backup of that file is kept in the
-    state folder. Installing twice changes nothing.
+    The gateway serves the configuration in the current folder or, if there is none, the user's own; --config
+    names another. With --replace, the user's servers move into the user's configuration, and a project's
+    servers into that of the project's folder. The path of the configuration is written into the client's
+    file, so that it does not depend on where the client starts the gateway. A backup of that file is kept in
+    the state folder. Installing twice changes nothing.
 
     Examples:
       toolcrib install cursor --dry-run

@@ -34,9 +34,11 @@ _BEGIN = (
 @click.option("-c", "--code", metavar="CODE", help="The code itself, instead of a file.")
 @click.option("--backend", metavar="KIND", help="The kind of sandbox, such as monty or process.")
 @click.option(
-    "--profile", type=click.Choice(["dev", "standard", "hardened"]), help="The isolation that it must have."
+    "--profile",
+    type=click.Choice(["dev", "standard", "hardened"]),
+    help="The isolation that the sandbox must provide.",
 )
-@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long the code and its tools may run.")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="The time limit for the code and its tools.")
 @DURABLE
 @YES
 @shared
@@ -52,9 +54,10 @@ def code(  # noqa: PLR0913, PLR0917 - click gives them by name
 ) -> None:
     """Run code that calls tools, in a sandbox.
 
-    FILE is Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a name
-    in the code, and the variable `__out` holds the result: `__out = await math.evaluate(expression="6 * 7")`.
-    Printed output comes first, then the value. `toolcrib exec` is the same.
+    FILE is Python; `-` reads it from standard input, and -c takes it as an argument. Each namespace is a
+    variable in the code, and the variable `__out` holds the result: `__out = await
+    math.evaluate(expression="6 * 7")`. Printed output comes first, then the value. `toolcrib exec` is an
+    alias.
 
     Example: toolcrib code -c '__out = await math.evaluate(expression="6 * 7")' --demo
     """
@@ -111,9 +114,9 @@ def runs(state: State) -> None:
     """List the durable runs, the latest first.
 
     A suspended run can be resumed, even after a crash. `resume` of a finished run shows its result again.
-    `runs` lists those of this user's commands. Runs of programs that name no principal are included if they
-    are stored in a local file, but not if they are in a shared database. Each configuration has runs of
-    its own.
+    `runs` lists the runs that this user's commands started. Runs of programs that name no principal are
+    included if they are stored in a local file, but not if they are in a shared database. Each configuration
+    has runs of its own.
 
     Example: toolcrib runs
     """
@@ -207,8 +210,8 @@ def resume(state: State, run: str, repeat: bool, answers: tuple[str, ...]) -> No
 def saved() -> None:
     """List and delete the tools saved from runs.
 
-    A program makes them, with `Crib.save_as_tool`; they are kept with the catalogue of a configuration, and
-    are found and run like all others.
+    Programs create them with `Crib.save_as_tool`. They are kept with the catalogue of a configuration, and
+    are found and run like any other tool.
 
     Example: toolcrib saved list
     """
@@ -245,7 +248,7 @@ def list_(state: State) -> None:
 @shared
 @click.pass_obj
 def delete(state: State, tool_id: str) -> None:
-    """Delete a tool that was made from a run.
+    """Delete a tool that was saved from a run.
 
     Calls that are already running continue. Other gateways keep serving the tool until they are restarted.
 
@@ -281,7 +284,7 @@ def sandbox() -> None:
     type=click.Choice(["docker", "wasm"]),
     default="docker",
     show_default=True,
-    help="Build the image of docker and gvisor, or the module of wasm.",
+    help="Build the image for docker and gvisor, or the module for wasm.",
 )
 @click.option(
     "--dockerfile",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @shared
 @click.pass_obj
 def resources(state: State) -> None:
-    """List the resources of servers: files, pages, records.
+    """List the resources that servers offer, such as files and pages.
 
     An address with {braces} is a template: fill it in, and read it.
 
@@ -66,7 +66,7 @@ def _note_failed(view: "View") -> None:
 def read(state: State, uri: str, server: str | None) -> None:
     """Read a resource.
 
-    Text is written as it is. Bytes are written to a file or a pipe, and not to a terminal.
+    Text is written unchanged. Binary content is written only to a file or a pipe, not to a terminal.
 
     Example: toolcrib read file:///notes/today.md
     """
@@ -101,7 +101,7 @@ def _write(contents: "ResourceContents") -> None:
 @shared
 @click.pass_obj
 def prompts(state: State) -> None:
-    """List the prompts of servers.
+    """List the prompts that servers offer.
 
     Example: toolcrib prompts
     """

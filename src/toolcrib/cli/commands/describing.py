@@ -37,12 +37,12 @@ _INDENT = "  "
     type=click.Choice(["summary", "schema", "full"]),
     default="full",
     show_default=True,
-    help="The level of detail: its purpose, how to call it, or everything.",
+    help="The level of detail: the tool's purpose, how to call it, or everything.",
 )
 @shared
 @click.pass_obj
 def describe(state: State, tool_id: str, level: "DetailName") -> None:
-    """Explain a tool.
+    """Show the documentation of a tool.
 
     ID is namespace:name or namespace:name:version, whose version may be a range, such as ^1.2; the name
     alone is enough if only one tool has it.

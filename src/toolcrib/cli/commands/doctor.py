@@ -20,7 +20,7 @@ _LAST_WORDS = 12
 @click.command()
 @click.option("--offline", is_flag=True, help="Do not start or contact servers.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), metavar="SECONDS", help="How long each server may take."
+    "--timeout", type=click.FloatRange(0.1), metavar="SECONDS", help="Seconds that each server may take."
 )
 @common
 @click.pass_obj

@@ -40,10 +40,10 @@ _MAX_SHOWN = 10
 @click.option(
     "--key-env",
     metavar="VAR",
-    help="The variable with the key, instead of OPENAI_API_KEY or ANTHROPIC_API_KEY.",
+    help="The variable that holds the key, instead of OPENAI_API_KEY or ANTHROPIC_API_KEY.",
 )
 @click.option(
-    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
+    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools in this namespace."
 )
 @click.option(
     "--budget",
@@ -57,11 +57,11 @@ _MAX_SHOWN = 10
     type=click.IntRange(1, 32),
     default=4,
     show_default=True,
-    help="How many questions to ask at the same time.",
+    help="The maximum number of concurrent requests.",
 )
-@click.option("--again", is_flag=True, help="Ask again about tools that already have texts.")
+@click.option("--again", is_flag=True, help="Also write new texts for tools that already have them.")
 @click.option("--dry-run", is_flag=True, help="Show the prompts without asking the model.")
-@click.option("--forget", is_flag=True, help="Delete the texts about these tools, or about all.")
+@click.option("--forget", is_flag=True, help="Delete the generated texts of these tools, or of all tools.")
 @shared
 @click.pass_obj
 def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
@@ -78,16 +78,16 @@ def enrich(  # noqa: PLR0913, PLR0917 - click gives each option by name
     dry_run: bool,  # noqa: FBT001
     forget: bool,  # noqa: FBT001
 ) -> None:
-    """Let a model write example questions for tools.
+    """Have a model write example questions for tools.
 
-    For each tool, or those named, the model writes when to use it, tags, and three to ten questions.
-    Searches find the tool by them; `describe --level full` shows them. What the model writes is checked: a
-    question that also fits another tool of the server is dropped, and so is text that reads like
-    instructions.
+    For each tool, or each of those named, the model writes a note on when to use it, tags, and three to ten
+    questions. Searches find the tool through these texts, and `describe --level full` shows them. The model's
+    text is checked: a question that also matches another tool of the server is dropped, and so is text that
+    reads like instructions.
 
-    Each definition is sent once, so the same command continues where it stopped. The definitions of the
-    tools are sent to the model, and nothing else. Without --key-env, the key in the API's variable is sent
-    only to that API's own service or to this machine.
+    Each definition is sent once, so running the command again continues where it stopped. Only the
+    definitions of the tools are sent to the model. Without --key-env, the key in OPENAI_API_KEY or
+    ANTHROPIC_API_KEY is sent only to that API's own service or to this machine.
 
     Examples:
       toolcrib enrich --model gpt-5-mini --dry-run

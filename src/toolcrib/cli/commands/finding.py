@@ -22,10 +22,10 @@ _MIRRORED = frozenset({"summary"})
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option(
-    "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="The maximum number."
+    "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="The maximum number of tools."
 )
 @click.option(
-    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
+    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools in this namespace."
 )
 @click.option(
     "--tag", "tags", multiple=True, metavar="TAG", help="Only tools with this tag; may be repeated."
@@ -33,9 +33,9 @@ _MIRRORED = frozenset({"summary"})
 @click.option(
     "--min-confidence",
     type=click.FloatRange(0, 1),
-    help="The lowest confidence; by default that of the configuration.",
+    help="The minimum confidence; by default the one in the configuration.",
 )
-@click.option("--why", is_flag=True, help="Show the parts of each tool's score.")
+@click.option("--why", is_flag=True, help="Show the components of each tool's score.")
 @shared
 @click.pass_obj
 def search(  # noqa: PLR0913, PLR0917 - click gives each option by name
@@ -47,15 +47,16 @@ def search(  # noqa: PLR0913, PLR0917 - click gives each option by name
     min_confidence: float | None,
     why: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """Find the tools that fit a question.
+    """Find the tools that match a query.
 
-    Ask in plain words, quoted or not. Tools are ordered by how well their words and their meaning match.
-    CONFIDENCE estimates how likely a tool is to do what is asked, from 0 to 1, and never increases down the
-    list. When nothing fits, or the results are guesses, a note says so first, and the exit code is 0.
-    Servers whose tools may be missing are listed on standard error, and as `absent` in JSON.
+    Write the query in plain words, with or without quotes. Tools are ranked by how well their words and their
+    meaning match it. CONFIDENCE estimates how likely a tool is to do what is asked, from 0 to 1, and never
+    increases down the list. If nothing matches, or the results are guesses, a note says so first, and the
+    exit code is still 0. Servers whose tools may be missing are listed on standard error, and as `absent` in
+    JSON.
 
-    With --why, each tool is followed by the parts of its score: matching words with their weights,
-    similarity of meaning, example and learned questions, topics, names, and what lowers it.
+    With --why, each tool is followed by the components of its score: matching words with their weights,
+    semantic similarity, example and learned questions, topics, names, and anything that lowers it.
 
     Examples:
       toolcrib search "open an issue" --namespace github
@@ -158,16 +159,20 @@ def _no_tools_note(view: "View") -> str:
 
 @click.command("list")
 @click.option(
-    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools of this namespace."
+    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools in this namespace."
 )
 @click.option(
     "--tag", "tags", multiple=True, metavar="TAG", help="Only tools with this tag; may be repeated."
 )
 @click.option(
-    "--backend", metavar="KIND|NAME", help="Only tools of this backend: mcp, local, provider, or one by name."
+    "--backend",
+    metavar="KIND|NAME",
+    help="Only tools of this backend: a kind (mcp, local, provider) or a name.",
 )
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The maximum number.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="The maximum number of tools."
+)
+@click.option("--all", "everything", is_flag=True, help="List all tools, without a limit.")
 @shared
 @click.pass_obj
 def list_(
@@ -180,8 +185,8 @@ def list_(
 ) -> None:
     """List the tools.
 
-    They are ordered by id; a note counts those beyond the limit. Servers whose tools may be missing are
-    listed on standard error, and as `absent` in JSON.
+    They are sorted by id; a note gives the number of tools beyond the limit. Servers whose tools may be
+    missing are listed on standard error, and as `absent` in JSON.
 
     Example: toolcrib list --namespace github --all
     """

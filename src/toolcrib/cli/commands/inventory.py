@@ -16,14 +16,15 @@ _STATUS = {
 
 
 @click.command()
-@click.option("--cyclonedx", is_flag=True, help="Write it as a CycloneDX 1.6 document.")
+@click.option("--cyclonedx", is_flag=True, help="Write the list as a CycloneDX 1.6 document.")
 @common
 @click.pass_obj
 def inventory(state: State, cyclonedx: bool) -> None:  # noqa: FBT001 - click gives it by name
     """List the MCP servers that the clients on this machine use.
 
-    It reads the files of the known clients, including those in this folder, and starts nothing. A server is
-    behind the gateway if its client has toolcrib in its place. Values that may be secret are left out.
+    It reads the files of the known clients, including those in the current folder, and starts nothing. A
+    server is behind the gateway if its client is configured to use toolcrib instead. Values that may be
+    secret are left out.
 
     Example: toolcrib inventory --cyclonedx > servers.cdx.json
     """
@@ -45,7 +46,7 @@ def inventory(state: State, cyclonedx: bool) -> None:  # noqa: FBT001 - click gi
         (each.client, each.name, each.origin, "off" if each.disabled else _STATUS[each.status])
         for each in found.items
     ]
-    show_table(("CLIENT", "SERVER", "WHAT IT IS", "STATUS"), rows)
+    show_table(("CLIENT", "SERVER", "SOURCE", "STATUS"), rows)
     if not rows and not found.notes:
         note("no client here has an MCP server")
     elif found.outside:

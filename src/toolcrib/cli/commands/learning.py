@@ -14,9 +14,9 @@ from toolcrib.cli.state import State, shared, wait_for
 def learned() -> None:
     """List and delete the questions that were learned from use.
 
-    A question that is followed by a run of a tool that it found becomes an example question of that tool,
-    without values. Learned questions are kept in the catalogue of this machine and sent nowhere.
-    `search.learn` in the configuration switches learning off.
+    If a question finds a tool and that tool is then run, the question becomes an example question of the
+    tool, with values such as names and numbers removed. Learned questions are kept in this machine's
+    catalogue and are never sent anywhere. `search.learn` in the configuration can turn learning off.
 
     Example: toolcrib learned list
     """
@@ -29,8 +29,8 @@ def learned() -> None:
 def list_(state: State, tool_id: str | None) -> None:
     """List the learned questions, of one tool or of all.
 
-    USES counts runs that succeeded after a question, MISSES those that failed because of their arguments or
-    were followed by a run of another tool.
+    USES counts the runs that succeeded after a question, and MISSES counts those that failed because of their
+    arguments or were followed by a run of another tool.
 
     Example: toolcrib learned list github:create_issue
     """

@@ -41,9 +41,9 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 def lint(state: State, ids: tuple[str, ...], targets: tuple[str, ...], strict: bool, quiet: bool) -> None:  # noqa: FBT001 - click gives them by name
     """Check the tools for portability and good descriptions.
 
-    It checks all tools, or those that you name. Errors are tools that are dangerous, that cannot be used,
-    or that a provider named with --target does not accept; the exit code is then 1. Targets are mcp,
-    openai, openai-strict, anthropic, anthropic-strict, gemini, gemini-openapi and a2a.
+    It checks all tools, or those that you name. It is an error if a tool is dangerous, cannot be used, or
+    is not accepted by a provider named with --target; the exit code is then 1. Targets are mcp, openai,
+    openai-strict, anthropic, anthropic-strict, gemini, gemini-openapi and a2a.
 
     Examples:
       toolcrib lint --target openai-strict --target gemini

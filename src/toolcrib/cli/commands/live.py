@@ -29,7 +29,7 @@ def server() -> None:
 @common
 @click.pass_obj
 def start(state: State, name: str) -> None:
-    """Start a server, or start it again.
+    """Start or restart a server.
 
     Example: toolcrib server start github
     """
@@ -71,7 +71,7 @@ def _show_server(state: State, status: "ServerStatus") -> None:
 @click.group(cls=VerbGroup)
 @common
 def approvals() -> None:
-    """List and answer calls that wait for a person.
+    """List, approve and deny calls waiting for approval.
 
     Example: toolcrib approvals list
     """
@@ -89,7 +89,7 @@ def list_(state: State) -> None:
     if state.json:
         show_json({"calls": waiting})
     elif not waiting:
-        note("no call is waiting for a person")
+        note("no call is waiting for approval")
     else:
         rows = [
             (each["id"], each["toolId"], each["subject"] or each["client"], _time(each["ends"]), each["args"])
@@ -107,7 +107,7 @@ def _time(seconds: float) -> str:
 @common
 @click.pass_obj
 def approve(state: State, call: str) -> None:
-    """Let a waiting call run.
+    """Approve a waiting call.
 
     Example: toolcrib approvals approve 3f2a9c51d07be864
     """
@@ -119,7 +119,7 @@ def approve(state: State, call: str) -> None:
 @common
 @click.pass_obj
 def deny(state: State, call: str) -> None:
-    """Refuse a waiting call.
+    """Deny a waiting call.
 
     Example: toolcrib approvals deny 3f2a9c51d07be864
     """
@@ -145,7 +145,7 @@ def _answer(state: State, call: str, *, is_approved: bool) -> None:
 @common
 @click.pass_obj
 def cancel(state: State, run: str) -> None:
-    """Cancel a durable run of the running gateway.
+    """Cancel a durable run in the running gateway.
 
     RUN is an id, as listed by `toolcrib runs`. `toolcrib resume` resumes it.
 

@@ -16,17 +16,17 @@ _HEADERS = ("searcher", "questions", "tools", "hit@1", "recall@5", "mrr", "ndcg@
 
 @click.command("eval")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True))
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Ask only this many of the questions.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only this many of the questions.")
 @shared
 @click.pass_obj
 def eval_(state: State, file: str, sample: int | None) -> None:
     """Measure search with questions whose answers are known.
 
     FILE has one JSON object per line: {"query": ..., "relevant": [tool ids]}. The tools are those of the
-    catalogue, unless FILE is a folder with queries.jsonl and its own tools.jsonl. Every available searcher
-    is measured: how often the first tool is right, how many of the right tools are among the first five, the
-    mean reciprocal rank, NDCG of the first ten, and how many everyday questions that no tool should answer
-    are turned away at the confidence that 95 % of these questions reach.
+    catalogue, unless FILE is a folder with queries.jsonl and its own tools.jsonl. The results for every
+    available searcher are the share of questions whose first tool is right, the share of right tools that
+    are among the first five (recall@5), the mean reciprocal rank, NDCG@10, and the share of everyday
+    questions without a matching tool that fall below the confidence that 95% of the questions in FILE reach.
 
     Example: toolcrib eval questions.jsonl --sample 200
     """

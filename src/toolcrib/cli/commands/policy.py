@@ -189,10 +189,11 @@ def _show_limits(decided: dict[str, Any]) -> None:
 @shared
 @click.pass_obj
 def simulate(state: State, file: str) -> None:
-    """Show what the rules would decide about the calls in an audit.
+    """Show what the rules would decide about the calls in an audit log.
 
-    AUDITFILE is what `audit.path` names. Without `audit.arguments` it has no arguments, and the rules see
-    none. The effect for a tool that no longer exists is `unknown`, and the reason says what is missing.
+    AUDITFILE is the file that `audit.path` names. Without `audit.arguments`, it contains no arguments, and
+    the rules see none. The effect for a tool that no longer exists is `unknown`, and the reason says what is
+    missing.
 
     Example: toolcrib policy simulate audit.jsonl
     """

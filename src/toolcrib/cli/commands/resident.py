@@ -32,17 +32,17 @@ _EVERY = 0.02
     metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="How long to wait for the servers to answer.",
+    help="Seconds to wait for the servers to answer.",
 )
 @common
 @click.pass_obj
 def up(state: State, foreground: bool, timeout: float) -> None:  # noqa: FBT001 - click gives it by name
-    """Keep a gateway running in the background, for quick commands.
+    """Keep a gateway running in the background to speed up commands.
 
-    Verbs that find, describe, run, read and write tools, resources and prompts, for the same user and the
-    same configuration, are then run by it, so that no server has to be started. Servers keep the folder and
-    the environment of this command. A gateway whose configuration has since changed is replaced. `toolcrib
-    serve --transport http` runs such commands too.
+    With the same user and the same configuration, verbs that find, describe, run, read and write tools,
+    resources and prompts then run in the gateway, so that no server has to be started. Servers keep the
+    working directory and the environment of this command. A gateway whose configuration has since changed is
+    replaced. `toolcrib serve --transport http` runs such commands too.
 
     Example: toolcrib up && toolcrib run github:list_issues
     """

@@ -29,7 +29,7 @@ DURABLE = click.option(
 @click.option(
     "--args", "args", metavar="JSON|@FILE|-", help="The arguments: JSON, a file, or standard input."
 )
-@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long it may run.")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="The time limit for the tool.")
 @click.option(
     "--stream",
     is_flag=True,
@@ -49,9 +49,9 @@ def run(
 ) -> None:
     """Run a tool.
 
-    ID is as for `describe`. Arguments are JSON, or KEY=VALUE pairs, which override --args. A value is read
-    as JSON if possible, and as text otherwise or if the tool expects text; KEY=@FILE reads the value from a
-    file in the same way.
+    ID has the same format as for `describe`. Arguments are JSON, or KEY=VALUE pairs, which override --args. A
+    value is read as JSON if possible, and as text otherwise or if the tool expects text; KEY=@FILE reads the
+    value from a file in the same way.
 
     Example: toolcrib run math:evaluate expression="6 * 7"
     """

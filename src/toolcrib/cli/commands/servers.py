@@ -158,7 +158,10 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
     help="The secret of a security scheme of the API; may be '${VAR}'.",
 )
 @click.option(
-    "--allow-private", multiple=True, metavar="HOST", help="A private host or network where the API may be."
+    "--allow-private",
+    multiple=True,
+    metavar="HOST",
+    help="A private host or network that requests to the API may go to.",
 )
 @click.option(
     "-e",
@@ -176,14 +179,16 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.option(
     "--header", multiple=True, metavar="'NAME: VALUE'", help="A header for the server; may contain '${VAR}'."
 )
-@click.option("--cwd", metavar="FOLDER", help="The folder that it runs in, instead of that of the file.")
-@click.option("--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The sandbox of the server.")
+@click.option("--cwd", metavar="FOLDER", help="The working directory, instead of the folder of the file.")
+@click.option(
+    "--sandbox", type=click.Choice(["bubblewrap", "docker"]), help="The sandbox to run the server in."
+)
 @click.option("--read", multiple=True, metavar="PATH", help="A path that it may read in its sandbox.")
 @click.option(
     "--write", multiple=True, metavar="PATH", help="A path that it may read and write in its sandbox."
 )
 @click.option(
-    "--network", multiple=True, metavar="none|all|HOST", help="What it may reach; by default nothing."
+    "--network", multiple=True, metavar="none|all|HOST", help="The hosts that it may reach; by default none."
 )
 @click.option(
     "--from",
@@ -199,7 +204,7 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 @click.option(
     "--kind",
     type=click.Choice(["npm", "pypi", "oci", "remote"]),
-    help="Which of its packages or addresses to use, instead of the first that works.",
+    help="The kind of package or address to use, instead of the first that works.",
 )
 @click.option(
     "--set",
@@ -220,17 +225,17 @@ def _make_entry(command: tuple[str, ...], asked: _Asked) -> dict[str, Any]:
 def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) -> None:
     """Add a server or an HTTP API to the configuration.
 
-    It goes into the configuration of this folder, which is created if there is none; --user is for the
-    user's own. It runs in the folder of that file, unless --cwd names another. The rest of the file does
-    not change, and a backup is kept in the state folder. Values are written as they are given: write
-    '${VAR}', in single quotes, for a secret that stays in the environment.
+    It is added to the configuration in the current folder, which is created if there is none, or with --user
+    to the user's own. A server runs in the folder of that file, unless --cwd names another. The rest of the
+    file does not change, and a backup is kept in the state folder. Values are written as they are given:
+    write '${VAR}', in single quotes, for a secret that stays in the environment.
 
-    Then it is started and asked for its tools, which the catalogue keeps. If that fails, the server stays
-    in the file, and the exit code is 4.
+    The server is then started and asked for its tools, which are stored in the catalogue. If that fails, the
+    server stays in the file, and the exit code is 4.
 
-    The operations of an HTTP API become tools. Its OpenAPI document is a file, or is downloaded once and put
-    beside the configuration. A document that is given as --url, or in place of the command, is recognised;
-    --transport adds it as an MCP server all the same.
+    The operations of an HTTP API become tools. Its OpenAPI document is a file, or is downloaded once and
+    saved next to the configuration. An OpenAPI document that is given as --url, or in place of the command,
+    is recognised; --transport adds it as an MCP server anyway.
 
     With --from, the registry says how the server is started or reached: an npm or PyPI package, an image, or
     an address. Its version is pinned. A value that the server needs becomes an environment variable for
@@ -238,7 +243,7 @@ def add(state: State, /, name: str, command: tuple[str, ...], **options: Any) ->
     from `registry` in the configuration.
 
     In a sandbox (--sandbox), a server sees programs and its own packages, but none of the user's files;
-    --read, --write and --network open what it needs.
+    --read, --write and --network give it access to what it needs.
 
     Examples:
       toolcrib add time -- uvx mcp-server-time
@@ -435,7 +440,7 @@ def _print_added(path: Path, facts: dict[str, Any]) -> None:
         click.echo(clean(_recognition_text(facts)))
     if "downloaded" in facts:
         click.echo(clean(f"downloaded {facts['downloaded']} to {facts['document']}"))
-    made = ", which is new" if facts["new"] else ""
+    made = " (new file)" if facts["new"] else ""
     what = f"the API {name!r}" if "document" in facts else repr(name)
     text = f"added {what} to {path}{made}" if facts["changed"] else f"{name!r} is in {path} already"
     click.echo(clean(text))
@@ -603,7 +608,7 @@ def _log_in(
 @click.command()
 @click.argument("name", shell_complete=server_names)
 @click.option(
-    "--everybody", is_flag=True, help="Also delete the logins of all people with accounts of their own."
+    "--everybody", is_flag=True, help="Also delete the logins of everybody who uses their own account."
 )
 @common
 @click.pass_obj

@@ -51,7 +51,7 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
     type=click.Choice(["stdio", "http"]),
     default="stdio",
     show_default=True,
-    help="How to serve.",
+    help="The transport.",
 )
 @click.option(
     "--host", metavar="ADDRESS", help="Address to listen on; by default the configuration's, else 127.0.0.1."
@@ -65,19 +65,19 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
 @click.option(
     "--expose",
     type=click.Choice(["meta", "auto", "all"]),
-    help="What clients see: the meta-tools, the tools themselves (all), or the tools while there are few "
-    "(auto); by default the configuration's, else meta. Over HTTP the first two have addresses of their own "
-    "in any case.",
+    help="The tools that clients see: the meta-tools (meta), the tools themselves (all), or the tools "
+    "themselves if there are few of them, else the meta-tools (auto); by default the configuration's, else "
+    "meta. Over HTTP, meta and all always have addresses of their own.",
 )
 @click.option(
-    "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="What is logged."
+    "--log-level", type=click.Choice(_LEVELS), default="warning", show_default=True, help="The log level."
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=1,
     metavar="N",
-    help="How many processes serve the port; one that ends is restarted.",
+    help="The number of processes that serve the port; one that exits is restarted.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the console in the browser, if it is served.")
 @shared
@@ -94,17 +94,17 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Serve all tools to MCP clients at one endpoint.
 
-    Over stdio, for one client that starts it, standard output carries only the protocol; everything else
-    goes to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
-    configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below each, /all has the
-    tools themselves, and /meta those that find and run them. Another toolcrib always sees the tools
-    themselves.
+    Over stdio, for one client that starts it, standard output carries only the protocol; everything else goes
+    to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
+    configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below /mcp and each /mcp/NAME,
+    /all lists the tools themselves, and /meta the tools that find and run them. Another toolcrib always sees
+    the tools themselves.
 
     With --json, one line of JSON gives its address once it is ready: on standard output, or, over stdio, on
     standard error.
 
     With --workers N, N processes serve the port, each with servers of its own. The first also serves the
-    console and the commands. On SIGHUP, all of them read the configuration again.
+    console, and runs the commands that use this gateway. On SIGHUP, all of them read the configuration again.
 
     Example: toolcrib serve --transport http --port 8808
     """
@@ -150,7 +150,8 @@ def console(state: State, no_open: bool) -> None:  # noqa: FBT001 - click gives 
     """Open the console in the browser.
 
     The running gateway of this configuration serves it (`toolcrib serve --transport http`). If none is
-    running, one is started here, which Ctrl-C stops. The address that is printed logs one browser in, once.
+    running, one is started here; Ctrl-C stops it. The printed address logs one browser in, and works only
+    once.
 
     Example: toolcrib console
     """

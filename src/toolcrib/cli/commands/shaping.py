@@ -64,9 +64,9 @@ def shape(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Change how a toolset shows a tool to its callers.
 
-    This changes its name, description and parameters; refer to parameters by the tool's own names. Options
-    add to the existing shape; --remove deletes it. Calls, searches and errors use the names of the toolset,
-    and rules and the audit those of the tool.
+    This changes the tool's name, description and parameters; refer to parameters by the tool's own names.
+    Options add to the existing shape; --remove deletes it. Calls, searches and errors use the toolset's
+    names; rules and the audit log use the tool's own.
 
     Example: toolcrib shape support github:create_issue --name file_bug --fix repo=acme/app --hide labels
     """

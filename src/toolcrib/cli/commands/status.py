@@ -30,7 +30,7 @@ _PASSING = frozenset({"pid", "in_flight", "starts", "next_try_in"})
     metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="How long servers may take to answer.",
+    help="Seconds that servers may take to answer.",
 )
 @shared
 @click.pass_obj
@@ -38,11 +38,11 @@ def status(state: State, timeout: float) -> None:
     """Show the tokens saved, what needs attention, and the servers.
 
     If a gateway runs with this configuration, it answers. Otherwise every server is started, asked for its
-    tools, and stopped again. A server has `answered`, has `failed`, is `late` if it did not answer in time,
-    or its tools are `kept` from an earlier run.
+    tools, and stopped again. The state of a server is `answered`, `failed`, `late` (it did not answer in
+    time) or `kept` (its tools are from an earlier run).
 
-    Tokens saved are those of all definitions, which a client would otherwise load, less those of the tools
-    that it gets instead.
+    The tokens saved are those of all definitions, which a client would otherwise load, minus those of the
+    tools that it gets instead.
 
     Example: toolcrib status --json
     """

@@ -25,8 +25,8 @@ _PLACE = ("gateway", "tokens")
 def token() -> None:
     """Manage the named tokens of a gateway's clients.
 
-    A token is shown once, when it is made. The configuration keeps its digest, the groups of its owner,
-    which rules can name, and its expiry. A running gateway applies changes without a restart.
+    A token is shown only once, when it is created. The configuration keeps its digest, the groups of its
+    owner, which rules can name, and its expiry. A running gateway applies changes without a restart.
 
     Example: toolcrib token add ann --group staff --days 90
     """
@@ -58,7 +58,7 @@ def add(
     days: int | None,
     force: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """Make a token, and show it once.
+    """Create a token and show it once.
 
     Example: toolcrib token add ann --group staff --days 90
     """

@@ -26,7 +26,7 @@ _UNREADY = {"withheld", "other"}
 _COLOURS = {"patch": "cyan", "minor": "yellow", "major": "red"}
 _LINES = {"+": "green", "-": "red", "@": "cyan"}
 _BY = click.option(
-    "--by", metavar="NAME", help="The name of the approver for the lock; by default that of this user."
+    "--by", metavar="NAME", help="The approver's name for the lock file; by default that of this user."
 )
 
 
@@ -83,17 +83,17 @@ def _show_edit(state: State, edit: "TrustEdit", did: str) -> None:
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Also approve all changes, and replace a damaged lock.")
+@click.option("--force", is_flag=True, help="Also approve all changes, and replace a damaged lock file.")
 @_BY
 @common
 @click.pass_obj
 def lock(state: State, force: bool, by: str | None) -> None:  # noqa: FBT001 - click gives it by name
-    """Write the lock, which approves the tools as they are now.
+    """Write the lock file, which approves the tools as they are now.
 
-    The lock is the file tools.lock beside the configuration: commit it. From then on, a tool that changes
-    is withheld until somebody approves it. If there is a lock, new tools are added, and changed ones stay
-    as they were approved. Tools that the scan calls poisoned are left out, and the exit code is then 13;
-    `toolcrib approve ID` approves them individually.
+    The lock file is tools.lock beside the configuration: commit it. From then on, a tool that changes is
+    withheld until somebody approves it. If there is a lock file already, new tools are added to it, and
+    changed ones stay as they were approved. Tools that the scan classifies as poisoned are left out, and the
+    exit code is then 13; `toolcrib approve ID` approves them individually.
 
     Example: toolcrib lock
     """
@@ -114,8 +114,9 @@ def _refuse_poison(edit: "TrustEdit") -> None:
 def verify(state: State) -> None:
     """Check that the tools are as they were approved.
 
-    The exit code is 0 if they are, 10 if only words have changed, 11 for changes that break no call, 12 for
-    changes that may, and 13 if a definition is made to mislead a model. It is 4 if a server did not answer.
+    The exit code is 0 if they are, 10 if only wording has changed, 11 for changes that break no call, 12 for
+    changes that may, and 13 if a definition is designed to mislead a model. It is 4 if a server did not
+    answer.
 
     Example: toolcrib verify || toolcrib diff
     """
@@ -172,8 +173,8 @@ def _show_findings(findings: "Iterable[TrustFinding]") -> None:
 def diff(state: State, ids: tuple[str, ...]) -> None:
     """Show what has changed since the tools were approved.
 
-    Each change is shown in words, and then by the lines of the lock that `toolcrib approve` would change. The
-    exit codes are those of `verify`.
+    Each change is shown in words, and then as the lines of the lock file that `toolcrib approve` would
+    change. The exit codes are those of `verify`.
 
     Example: toolcrib diff github:list_issues
     """
@@ -209,24 +210,25 @@ def _show_drift(drift: "TrustDrift") -> None:
 
 @click.command()
 @click.argument("subjects", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
-@click.option("--all", "everything", is_flag=True, help="Approve all that differs from the lock.")
+@click.option("--all", "everything", is_flag=True, help="Approve everything that differs from the lock file.")
 @click.option(
     "--suppress",
     "rules",
     multiple=True,
     metavar="RULE",
-    help="Instead, accept what this rule of the scan finds in the tool; may be repeated.",
+    help="Instead of approving, accept what this scan rule finds in the tool; may be repeated.",
 )
-@click.option("--reason", metavar="TEXT", help="Why, with --suppress.")
+@click.option("--reason", metavar="TEXT", help="The reason, with --suppress.")
 @_BY
 @common
 @click.pass_obj
 def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
     """Approve tools as they are now.
 
-    An ID is that of a tool, server/NAME, prompt/SERVER/NAME or template/SERVER/URI, as `verify` and `diff`
-    show them. One that is gone is removed from the lock. Naming a tool unblocks it. What the scan calls
-    poisoned is approved only by its name, not by --all; the exit code is 13 if something was left out.
+    An ID is the id of a tool, server/NAME, prompt/SERVER/NAME or template/SERVER/URI, as `verify` and `diff`
+    show them. If it no longer exists, it is removed from the lock file. Naming a tool unblocks it.
+    Definitions that the scan classifies as poisoned are approved only by name, not by --all; the exit code is
+    13 if something was left out.
 
     Examples:
       toolcrib approve github:list_issues
@@ -253,7 +255,12 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
 
 @click.command()
 @click.argument("tool_id", metavar="ID", shell_complete=tool_ids)
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for the lock and for those who call it.")
+@click.option(
+    "--reason",
+    required=True,
+    metavar="TEXT",
+    help="The reason, for the lock file and for callers of the tool.",
+)
 @click.option("--absent", is_flag=True, help="Block it even if no tool with this id is known yet.")
 @_BY
 @common
@@ -261,8 +268,8 @@ def approve(state: State, /, subjects: tuple[str, ...], **options: Any) -> None:
 def block(state: State, tool_id: str, *, reason: str, absent: bool, by: str | None) -> None:
     """Block a tool for everybody, whatever its definition says.
 
-    `toolcrib approve` unblocks it. The servers are asked only if no tool with this id is known: the id may
-    be mistyped.
+    `toolcrib approve` unblocks it. The servers are asked only if no tool with this id is known, because the
+    id may be mistyped.
 
     Example: toolcrib block github:delete_repo --reason "use the web page instead"
     """
@@ -291,8 +298,8 @@ def require(state: State, wanted: tuple[str, ...]) -> None:
     """Check that tools exist, are approved, and have the right version.
 
     A TOOL is an id, alone or with `@` and a version, a range or the digest of its definition, which --json
-    shows. The exit codes are those of `verify`; 3 means that a tool is not there, and 4 that its server does
-    not answer. A tool that is withheld, or has another version or digest, counts as a major change.
+    shows. The exit codes are those of `verify`; 3 means that a tool does not exist, and 4 that its server
+    does not answer. A tool that is withheld, or has another version or digest, counts as a major change.
 
     Examples:
       toolcrib require github:list_issues time:now

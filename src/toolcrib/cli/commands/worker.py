@@ -12,7 +12,7 @@ from toolcrib.cli.state import State, common, wait_for
 @common
 @click.pass_obj
 def worker(state: State) -> None:
-    """Execute durable runs for a Temporal server, with any number of other workers.
+    """Execute durable runs as a worker of a Temporal server.
 
     Any number of workers may run, on any number of machines, with the same configuration and the same store
     of runs. On Ctrl-C or SIGTERM, a worker ends once its calls have ended, or after

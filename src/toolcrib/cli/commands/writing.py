@@ -51,8 +51,8 @@ def convert(state: State, ids: tuple[str, ...], target: str, strict: bool, optio
     """Write tools in the format of a model provider.
 
     It writes all tools, or those named, as a JSON list to standard output; what the format cannot express is
-    reported on standard error, except toolcrib's own fields, such as the namespace. With --json each has its
-    id and all its warnings.
+    reported on standard error, except toolcrib's own fields, such as the namespace. With --json, each tool
+    has its id and all its warnings.
 
     Example: toolcrib convert --to openai --strict github:create_issue
     """
@@ -138,14 +138,19 @@ def _to_json(conversion: "Conversion") -> dict[str, Any]:
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=tool_ids)
-@click.option("--namespace", metavar="NAME", shell_complete=server_names, help="The tools of this namespace.")
-@click.option("--budget", type=click.IntRange(1), metavar="TOKENS", help="How many tokens the text may take.")
+@click.option(
+    "--namespace", metavar="NAME", shell_complete=server_names, help="Only tools in this namespace."
+)
+@click.option(
+    "--budget", type=click.IntRange(1), metavar="TOKENS", help="The maximum number of tokens in the text."
+)
 @shared
 @click.pass_obj
 def stubs(state: State, ids: tuple[str, ...], namespace: str | None, budget: int | None) -> None:
     """Write tools as Python signatures.
 
-    They are what a model needs to see to write code for `code`: all tools, those named, or a namespace's.
+    A model needs the signatures to write code for `code`. They cover all tools, those named, or those in a
+    namespace.
 
     Example: toolcrib stubs --namespace github --budget 2000
     """

@@ -32,23 +32,23 @@ class ToolsetSettings(Section):
     description: str = ""
     """Its purpose, for models and people."""
     namespaces: tuple[Text, ...] | None = None
-    """One of these namespaces."""
+    """Only tools in these namespaces."""
     tags: tuple[Text, ...] | None = None
-    """At least one of these tags."""
+    """Only tools with at least one of these tags."""
     ids: tuple[Text, ...] | None = None
-    """These tools alone, in all their versions if none is given."""
+    """Only these tools, in all versions if the id names none."""
     exclude: tuple[Text, ...] = ()
-    """Not these tools, written as in `ids`."""
+    """Tools to leave out, written as in `ids`."""
     annotations: dict[Hint, bool] = Field(default={})
-    """Hints that the tool itself gives, such as `readOnlyHint = true`."""
+    """Only tools that declare these hints, such as `readOnlyHint = true`."""
     expose: Expose | None = None
-    """What clients see at its endpoint, instead of `gateway.expose`."""
+    """The tools that clients see at its endpoint, instead of `gateway.expose`."""
     content_tools: bool | None = None
-    """Whether it has tools that read resources and prompts, instead of `gateway.content_tools`."""
+    """Offer tools that read resources and prompts, instead of `gateway.content_tools`."""
     plain_schemas: bool | None = None
-    """Whether its tools are listed with plain schemas, instead of `gateway.plain_schemas`."""
+    """List its tools with plain schemas, instead of `gateway.plain_schemas`."""
     tools: dict[str, ToolShape] = Field(default={})
-    """What its callers see of single tools, by their ids; see below."""
+    """The shapes of individual tools, by id; see below."""
 
     @field_validator("ids", "exclude", mode="after")
     @classmethod
@@ -98,20 +98,20 @@ _Address = Annotated[Text, AfterValidator(_address)]
 
 
 class AuthSettings(Section):
-    """The authorization server whose tokens are accepted, and what these must contain."""
+    """The authorization server whose tokens are accepted, and the claims that they must have."""
 
     issuer: _Address
     """Its address, exactly as in the `iss` claim of its tokens."""
     audience: _Address
-    """The audience of its tokens: the address of `/mcp` here, as clients know it. The endpoint of a toolset
-    accepts tokens for its own address too."""
+    """The audience of its tokens: the address of this gateway's `/mcp`, as clients know it. The endpoint of
+    a toolset accepts tokens for its own address too."""
     audiences: tuple[Text, ...] = ()
     """Further audiences that its tokens may have, such as the client ID that Entra ID writes into them."""
     jwks: Text | None = None
     """Its public keys: a URL or a file; by default they are found through its metadata."""
     scopes: tuple[Text, ...] = ()
-    """The scopes that every token must have. If one begins with `audience` and a slash, a token may have the
-    rest of it alone, as those of Entra ID do."""
+    """The scopes that every token must have. If one begins with `audience` and a slash, a token may
+    contain just the part after the slash, as tokens from Entra ID do."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
     """The signature algorithms of tokens."""
     groups_claim: Text = "groups"
@@ -121,16 +121,16 @@ class AuthSettings(Section):
 
 
 class TokenSettings(Section):
-    """A token of one person or program; `toolcrib token add NAME` makes it and writes this."""
+    """A token of one person or program; `toolcrib token add NAME` creates it and writes this section."""
 
     hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     """Its digest; the token itself is not stored."""
     groups: tuple[Text, ...] = ()
     """The groups of its owner, which rules can name."""
     toolsets: tuple[Text, ...] | None = None
-    """The toolsets whose endpoints it opens; else all of them, and `/mcp`."""
+    """The toolsets whose endpoints it is valid for; by default all of them, and `/mcp`."""
     expires: AwareDatetime | None = None
-    """When it expires: `2026-12-31T00:00:00Z`."""
+    """Its expiry time, such as `2026-12-31T00:00:00Z`."""
 
     @property
     def digest(self) -> str:
@@ -139,20 +139,20 @@ class TokenSettings(Section):
 
 
 class GatewaySettings(Section):
-    """How MCP clients reach the tools."""
+    """Settings of the gateway, through which MCP clients reach the tools."""
 
     expose: Expose = "meta"
     """The tools that clients see: `meta` lists the eight tools that find, describe and run all others, `all`
-    lists the tools themselves, and `auto` lists these up to `expose_limit`. `/mcp/all` and `/mcp/meta` do so
-    regardless of this setting."""
+    lists the tools themselves, and `auto` does so up to `expose_limit`. `/mcp/all` and `/mcp/meta` are
+    available regardless of this setting."""
     expose_limit: Count = 8_000
-    """Tokens of all definitions up to which `auto` lists the tools themselves."""
+    """Up to this number of tokens in all definitions, `auto` lists the tools themselves."""
     content_tools: bool = False
-    """Whether `list_resources`, `read_resource`, `list_prompts` and `get_prompt` are listed, for clients that
-    support only tools."""
+    """List `list_resources`, `read_resource`, `list_prompts` and `get_prompt`, for clients that support only
+    tools."""
     plain_schemas: bool = False
-    """Whether tools are listed with simplified schemas, for old clients; calls are still validated by the
-    full schema."""
+    """List tools with simplified schemas, for old clients; calls are still validated against the full
+    schema."""
     host: Text = "127.0.0.1"
     """The address that HTTP listens on; an address that other machines can reach requires a token or a
     login."""
@@ -166,8 +166,9 @@ class GatewaySettings(Section):
     auth: AuthSettings | None = None
     """An authorization server whose users may call the gateway."""
     public_url: _Address | None = None
-    """Its URL for browsers, such as `https://crib.example.com`, where people log in to servers; else that of
-    `auth.audience`, or its own address if only this machine can reach it. Its host is an allowed host."""
+    """Its URL for browsers, such as `https://crib.example.com`, where people log in to servers; by default
+    that of `auth.audience`, or its own address if only this machine can reach it. Its host is an allowed
+    host."""
     allowed_hosts: tuple[Text, ...] = ()
     """Further host names that requests may use, such as a proxy's `crib.example.com`, besides the addresses
     and the host name of this machine."""
@@ -175,12 +176,12 @@ class GatewaySettings(Section):
     """Origins of web pages that may call it, such as `https://app.example.com`, besides those of this
     machine."""
     confirm: bool = True
-    """Whether a destructive tool runs only when the user has agreed, if the client can ask; `allow` rules
-    that name the tool, its namespace or a pattern, or `destructiveHint = true` count as consent."""
+    """Run a destructive tool only when the user has agreed, if the client can ask; `allow` rules that name
+    the tool, its namespace or a pattern, or `destructiveHint = true` count as consent."""
     code: bool = True
-    """Whether `execute_code` is available."""
+    """Offer `execute_code`."""
     watch: bool = True
-    """Whether the configuration is read again when its file changes."""
+    """Reload the configuration when its file changes."""
     result_bytes: Annotated[int, Field(ge=1024)] = 256 * 1024
     """Size limit of a result; for a larger one, clients get its beginning and a link to the whole."""
     request_bytes: Annotated[int, Field(ge=1024)] = 4 * 2**20
@@ -192,7 +193,7 @@ class GatewaySettings(Section):
     """The largest `timeout_ms` of a client, in seconds; a larger value is reduced to it, with a note in the
     result. It is also the timeout of a chain without one."""
     sessions: Count = 1000
-    """Limit for open sessions of clients of the older protocol."""
+    """Limit on open sessions of clients that use the older protocol."""
     session_timeout: Seconds = 1800.0
     """Idle seconds after which a session is closed."""
     shutdown_timeout: Seconds = 10.0

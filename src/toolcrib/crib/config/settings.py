@@ -59,17 +59,17 @@ class OpenApiSettings(Section):
     document: Annotated[FilePath, AfterValidator(_file)]
     """The OpenAPI document: a file in JSON or YAML."""
     base_url: str | None = None
-    """The base URL of the API, if the document does not have it."""
+    """The base URL of the API, if the document does not specify it."""
     secrets: dict[str, str] = Field(default={}, repr=False)
     """Secrets by security scheme; `${VAR}` allowed."""
     allow_private: bool | tuple[str, ...] = False
-    """To which private addresses requests may go: none, all, or these hosts and networks."""
+    """The private addresses that requests may go to: none, all, or these hosts and networks."""
     required: bool = False
-    """Whether the gateway is not ready without it."""
+    """Report the gateway as not ready without it."""
     results: GuardedResults | None = None
-    """What is done about what it sends, instead of the general `results`."""
+    """Handling of sensitive content in its responses, instead of the general `results`."""
     trust: TrustMode | None = None
-    """How its tools are approved, instead of `trust.mode`."""
+    """The approval mode for its tools, instead of `trust.mode`."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -77,28 +77,28 @@ class OpenApiSettings(Section):
 
 
 class LimitSettings(Section):
-    """Limits of results and concurrent calls."""
+    """Limits on results and concurrent calls."""
 
     result_bytes: Count = 16 * 2**20
     """Size limit of the value of one result."""
     concurrency: Count | None = None
-    """Limit for concurrent calls of one backend; by default each server's `max_concurrency`."""
+    """Limit on concurrent calls to one backend; by default each server's `max_concurrency`."""
 
 
 class SearchSettings(Section):
-    """How tools are found."""
+    """Search settings."""
 
     searcher: Literal["auto", "bm25", "hybrid"] = "auto"
-    """By words only (`bm25`), or by words and meaning. If the packages of the model are not installed, `auto`
-    uses the built-in model, and `hybrid` is an error."""
+    """Search by words only (`bm25`), or by words and meaning. If the packages of the model are not installed,
+    `auto` uses the built-in model, and `hybrid` is an error."""
     model: FilePath = BUILT_IN
     """The model for search by meaning: `static`, which is built in, `minilm`, which
     `pip install toolcrib-minilm` installs, the name of another installed model, or the folder of one."""
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The lowest confidence of a result, by default."""
+    """The default minimum confidence of a result."""
     learn: Literal["off", "principal", "shared"] = "principal"
-    """Whether a question that is followed by a run of a tool becomes an example question of it: for searches
-    of the same principal, for those of all (`shared`), or not at all."""
+    """Turn a question that is followed by a run of a tool into an example question of that tool: for searches
+    by the same principal (`principal`), for those by everybody (`shared`), or not at all (`off`)."""
 
     def folder(self, beside: Path | None = None) -> Path | None:
         """Return the folder of the model, relative to another; None where the model is called by its name.
@@ -116,12 +116,12 @@ class SearchSettings(Section):
 
 
 class CacheSettings(Section):
-    """For how long results of read-only tools are cached."""
+    """The cache for results of read-only tools."""
 
     ttl: Seconds = 60.0
     """Seconds that a result is cached."""
     entries: Count = 1024
-    """Limit for cached results."""
+    """Limit on cached results."""
 
 
 class RetrySettings(Section):
@@ -137,25 +137,24 @@ class AuditSettings(Section):
     path: FilePath
     """The file that records are appended to."""
     arguments: bool = False
-    """Whether the arguments of calls are recorded."""
+    """Record the arguments of calls."""
     required: bool = False
-    """Whether calls are refused while they cannot be recorded; by default they run, and lost records are
-    counted."""
+    """Refuse calls while they cannot be recorded; by default they run, and lost records are counted."""
     max_bytes: Annotated[int, Field(ge=4096)] | None = None
     """Size at which the file is rotated; its hash chain continues in the next file."""
     sign: bool = True
-    """Whether the audit is signed at intervals, with the user's key."""
+    """Sign the audit log at intervals, with the user's key."""
 
 
 class TrustSettings(Section):
-    """Which servers and APIs need approval before their tools are used."""
+    """Approval of the tools of servers and APIs before they are used."""
 
     mode: TrustMode | None = None
-    """`off`: no approval. `tofu`, trust on first use: what has changed since it was approved or first seen is
-    withheld. `strict`: what nobody has approved is withheld too. By default `tofu` if there is a `tools.lock`
-    beside the configuration, else `off`."""
+    """`off`: no approval. `tofu`, trust on first use: definitions that have changed since they were approved
+    or first seen are withheld. `strict`: definitions that nobody has approved are withheld too. By default
+    `tofu` if there is a `tools.lock` beside the configuration, else `off`."""
     allow: Literal["none", "patch", "minor", "major"] | None = None
-    """The greatest change that needs no approval: `none`, one in wording (`patch`), one that breaks no call
+    """The largest change that needs no approval: `none`, one in wording (`patch`), one that breaks no call
     (`minor`), or any (`major`). By default `patch` for `tofu` and `none` for `strict`."""
 
 
@@ -175,7 +174,7 @@ def _check_hook(url: str) -> str:
 
 
 class WebhookSettings(Section):
-    """Where calls that wait for a person are posted, so that they can be answered outside the console."""
+    """A webhook that waiting calls are posted to, so that they can be answered outside the console."""
 
     url: Annotated[Text, AfterValidator(_check_hook)]
     """The URL that they are posted to."""
@@ -188,25 +187,25 @@ class ConsoleSettings(Section):
     """The console in the browser, and the JSON API below `/api/`."""
 
     enabled: bool | None = None
-    """Whether they are served; by default only if no other machine can reach the gateway (it listens on a
-    loopback address, and has no `gateway.public_url`). A change needs a restart of the gateway."""
+    """Serve both; by default only if no other machine can reach the gateway (it listens on a loopback
+    address, and has no `gateway.public_url`). A change needs a restart of the gateway."""
     operators: tuple[Text, ...] = ()
-    """Who sees everybody's calls, answers those that wait, and starts and stops servers, besides the user
-    of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
+    """The callers who see everybody's calls, answer those that wait, and start and stop servers, besides the
+    user of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
     auditors: tuple[Text, ...] = ()
-    """Who sees the calls of everybody with their arguments and results, those that wait, and the rules, but
-    changes nothing; named as operators are."""
+    """The callers who see everybody's calls with their arguments and results, those that wait, and the rules,
+    but change nothing; named like `operators`."""
     calls: Count = 20_000
-    """Limit for the calls that it shows."""
+    """Limit on the calls that it shows."""
     approval_timeout: Seconds = 300.0
     """Seconds that a call waits for an operator, if a rule asks about it, its client cannot ask,
     and an operator has the console open or `webhook` is set."""
     webhook: WebhookSettings | None = None
-    """Posts calls that wait for a person."""
+    """The webhook that calls waiting for approval are posted to."""
 
 
 class CodeSettings(Section):
-    """How code that calls tools is run."""
+    """Settings of code mode."""
 
     backend: Text = DEFAULT
     """The kind of sandbox that is used unless the caller names one."""
@@ -217,9 +216,9 @@ class CodeSettings(Section):
     limits: Limits = Limits.from_valid()
     """The resources that one run may use."""
     language_fallback: bool = False
-    """Whether code that uses Python features that its sandbox lacks is run in `process` instead."""
+    """Run code in `process` instead if it uses Python features that its sandbox lacks."""
     allow_unsafe: bool = False
-    """Whether code may run without a sandbox, if the caller asks for that."""
+    """Allow code to run without a sandbox, if the caller asks for that."""
 
     def request(self, code: str, options: dict[str, Any]) -> ExecuteRequest:
         """Return the request to a runtime: the options of the caller, and these settings for the rest.
@@ -239,19 +238,19 @@ class CodeSettings(Section):
 
 
 class RunSettings(Section):
-    """How durable runs are kept."""
+    """Storage of durable runs."""
 
     key: Text | None = Field(default=None, repr=False)
-    """The key that signs them: at least 32 characters, `${VAR}` allowed; else the file `runs.key` in the
-    user's data folder, which is created when it is needed."""
+    """The key that signs them: at least 32 characters, `${VAR}` allowed; by default the file `runs.key` in
+    the user's data folder, which is created when it is needed."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
-    """The file that they are kept in, `memory`, or the address of a PostgreSQL database; else the database of
-    `store` if that is one, or a file in the user's data folder. Other machines can resume them only with the
-    same `key`."""
+    """The file that they are kept in, `memory`, or the address of a PostgreSQL database; by default the
+    database of `store` if that is one, or else a file in the user's data folder. Other machines can resume
+    them only with the same `key`."""
     max_age: Seconds = 604_800.0
     """Seconds after its last call during which a run can be resumed; then it is deleted."""
     max_runs: Count = 1000
-    """Limit for stored runs; finished ones are deleted first."""
+    """Limit on stored runs; finished ones are deleted first."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -259,7 +258,7 @@ class RunSettings(Section):
 
 
 class EngineSettings(Section):
-    """Where durable runs are executed: by a Temporal server and its workers."""
+    """Execution of durable runs by a Temporal server and its workers."""
 
     temporal: Text
     """The address of the server, such as `temporal.example.com:7233`. Runs then need a store that all workers
@@ -267,22 +266,22 @@ class EngineSettings(Section):
     namespace: Text = "default"
     """The namespace on the server."""
     queue: Text = "toolcrib"
-    """The task queue of workers and workflows. Pieces that need a certain sandbox go to a queue that is
-    named after it, such as `toolcrib-monty`."""
+    """The task queue of workers and workflows. Work that needs a particular sandbox goes to a queue that
+    is named after it, such as `toolcrib-monty`."""
     tls: bool = False
-    """Whether the connection is encrypted."""
+    """Encrypt the connection."""
     ca: FilePath | None = None
     """A file with trusted certificate authorities, instead of those of the system."""
     certificate: FilePath | None = None
-    """The file of the client certificate, if the server requires one."""
+    """The file with the client certificate, if the server requires one."""
     private_key: FilePath | None = None
-    """The file of the key of that certificate."""
+    """The file with the private key of that certificate."""
     api_key: Text | None = Field(default=None, repr=False)
     """The key of an account on a hosted server, `${VAR}` allowed."""
     heartbeat: Annotated[float, Field(ge=0.5, le=3600)] = 2.0
     """Seconds without a heartbeat after which a worker counts as dead and another one takes over."""
     shutdown_timeout: Seconds = 10.0
-    """Seconds that the calls of a stopping worker have to finish."""
+    """Seconds that a stopping worker gives its calls to finish."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> "EngineSettings":
@@ -294,10 +293,10 @@ class EngineSettings(Section):
 
 
 class PostgresSettings(Section):
-    """How a PostgreSQL database is used."""
+    """Settings of a PostgreSQL database."""
 
     connections: Count = 8
-    """Limit for connections in the pool of one gateway."""
+    """Limit on connections in the pool of one gateway."""
     timeout: Seconds = 10.0
     """Seconds that one query may take."""
     poll: Seconds = 0.5
@@ -322,30 +321,31 @@ class Settings(Section):
     openapi: dict[str, OpenApiSettings] = Field(default={})
     """HTTP APIs by name; the name is the namespace of their tools."""
     registry: Text | None = None
-    """The registry of MCP servers that `toolcrib add --from` asks: a file, or the address of an API."""
+    """The registry of MCP servers for `toolcrib add --from`: a file, or the address of an API."""
     store: Annotated[FilePath, AfterValidator(_store)] | None = None
     """The catalogue's file (by default one per configuration, in the user's data folder), `memory`, or the
     address of a PostgreSQL database that gateways share, such as
     `postgresql://toolcrib:${PASSWORD}@db.example.com/toolcrib?sslmode=verify-full`, with the parameters that
     libpq knows; `${VAR}` is allowed."""
     postgres: PostgresSettings = PostgresSettings.from_valid()
-    """How a PostgreSQL database is used, if `store` is the address of one."""
+    """Settings of the PostgreSQL database, if `store` is the address of one."""
     timeout: Seconds = 60.0
     """Seconds that a call may run, unless the caller sets another timeout."""
     limits: LimitSettings = LimitSettings.from_valid()
-    """Limits of results and concurrent calls."""
+    """Limits on results and concurrent calls."""
     search: SearchSettings = SearchSettings.from_valid()
-    """How tools are found."""
+    """Search settings."""
     code: CodeSettings = CodeSettings.from_valid()
-    """How code that calls tools is run."""
+    """Settings of code mode."""
     runs: RunSettings = RunSettings.from_valid()
-    """How durable runs are kept."""
+    """Storage of durable runs."""
     engine: EngineSettings | None = None
-    """Where durable runs are executed; without this section, by the process that starts them."""
+    """Execution of durable runs by a Temporal server; without this section, the process that starts a run
+    executes it."""
     toolsets: dict[str, ToolsetSettings] = Field(default={})
     """Parts of the catalogue by name, each served at its own address."""
     gateway: GatewaySettings = GatewaySettings.from_valid()
-    """How MCP clients reach the tools."""
+    """Settings of the gateway, through which MCP clients reach the tools."""
     console: ConsoleSettings = ConsoleSettings.from_valid()
     """The console in the browser."""
     cache: CacheSettings | None = None
@@ -353,18 +353,17 @@ class Settings(Section):
     retry: RetrySettings | None = None
     """Retries calls if that is safe; without this section, calls are not retried."""
     policy: tuple[Rule, ...] = ()
-    """Who may run what: the first matching rule decides, and everything that no rule allows is refused.
-    Without rules, everybody may run everything."""
+    """Access rules: the first matching rule decides, and everything that no rule allows is refused. Without
+    rules, everybody may run everything."""
     rate_limits: tuple[RateRule, ...] = ()
-    """How many calls of which tools may run in a period. A call must be within all limits that apply to
-    it."""
+    """Rate limits for calls. A call must be within all limits that apply to it."""
     results: GuardedResults = ResultActions.from_valid()
-    """How secrets, personal data and instructions to the model in tool results are handled: `log`,
-    `redact`, `block`, or a table with one of them for each. Without it, results are not checked."""
+    """Handling of secrets, personal data and instructions to the model in tool results: `log`, `redact`,
+    `block`, or a table with one of them for each. Without it, results are not checked."""
     audit: AuditSettings | None = None
     """Records each call; without this section, nothing is recorded."""
     trust: TrustSettings = TrustSettings.from_valid()
-    """Which servers and APIs need approval before their tools are used."""
+    """Approval of the tools of servers and APIs before they are used."""
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)

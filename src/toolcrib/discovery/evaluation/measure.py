@@ -65,7 +65,7 @@ class EvaluationReport(Record):
     recall: float
     """Recall among the first k."""
     recall_at_5: float
-    """The share of the right tools among the first five."""
+    """The share of the right tools that are among the first five."""
     mrr: float
     """Mean reciprocal rank of the first right tool."""
     hit1: float

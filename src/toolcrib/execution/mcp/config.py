@@ -235,42 +235,43 @@ class ServerConfig(Record):
     args: tuple[Word, ...] = ()
     """Its arguments."""
     env: dict[Annotated[str, AfterValidator(_variable_name)], Word] = Field(default={}, repr=False)
-    """Variables in addition to those that a server inherits: path, home, user, shell, language, XDG folders,
-    proxies and certificates."""
+    """Environment variables in addition to those that every server inherits: path, home, user, shell,
+    language, XDG folders, proxies and certificates."""
     inherit: Patterns = ()
     """Further variables to inherit from toolcrib's environment: names or patterns such as `AWS_*`; `*` means
     all."""
     cwd: Filled | None = None
     """Its working directory; by default the folder of the configuration file."""
     sandbox: Sandbox | None = None
-    """The sandbox that it runs in; without one, it has all rights of the user."""
+    """The sandbox that it runs in; without one, it has all permissions of the user."""
     read: WallPaths = ()
     """The files and folders that it may read in the sandbox, besides programs and its own packages."""
     write: WallPaths = ()
     """The files and folders that it may also write."""
     network: Annotated[Literal["none", "all"] | tuple[str, ...], BeforeValidator(_network)] = "none"
-    """What it may reach from the sandbox: hosts such as `api.example.com`, `*.example.com` or
+    """The hosts that it may reach from the sandbox, such as `api.example.com`, `*.example.com` or
     `10.0.0.7:8080`."""
     results: GuardedResults | None = None
-    """What is done about secrets, personal data and instructions in what it sends, instead of the general
-    `results`: `log`, `redact`, `block` or `off`, or an object with `secrets`, `personal`, `instructions`."""
+    """Handling of secrets, personal data and instructions in the content that it sends, instead of the
+    general `results`: `log`, `redact`, `block` or `off`, or an object with `secrets`, `personal`,
+    `instructions`."""
     url: Annotated[Word, AfterValidator(_url)] | None = None
     """The address to reach, instead of a program."""
     headers: dict[
         Annotated[str, AfterValidator(_header_name)], Annotated[Word, AfterValidator(_header_value)]
     ] = Field(default={}, repr=False)
-    """Sent with every request to it."""
+    """HTTP headers that are sent with every request to it."""
     auth: AuthConfig | None = None
-    """How `toolcrib login` logs in to it; most servers need no settings here."""
+    """Settings for logging in to it; most servers need none."""
     transport: Transport = "stdio"
     """The transport: `stdio` for a program, `http` for a URL, or `sse` for an old server."""
     required: bool = False
-    """Whether `ready()` raises an error, and `/ready` of a gateway answers 503, if it does not work."""
+    """Make `ready()` raise an error, and `/ready` of a gateway answer 503, if it does not work."""
     is_shared: bool = Field(default=False, alias="shared")
-    """Whether the workers of `toolcrib serve --workers` share one process of it, because it has state that
-    callers share; by default each worker starts its own. It is not stopped when idle."""
+    """Share one process among the workers of `toolcrib serve --workers`, for a server with state that callers
+    share; by default each worker starts its own. A shared process is not stopped when idle."""
     disabled: bool = False
-    """Whether it is ignored."""
+    """Ignore this server."""
     timeout: Seconds | None = None
     """Seconds that a call may take, unless the caller sets a timeout; by default the general `timeout`."""
     start_timeout: Seconds | None = None
@@ -279,10 +280,10 @@ class ServerConfig(Record):
     idle_timeout: Seconds | None = 600.0
     """Seconds without a call after which it is stopped until the next call; None keeps it running."""
     trust: TrustMode | None = None
-    """How its tools, prompts and instructions are approved, instead of `trust.mode`."""
+    """The approval mode for its tools, prompts and instructions, instead of `trust.mode`."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64
-    """Limit for concurrent requests; others wait. One principal, or all clients without a token together,
-    may use at most three quarters of the slots; if there is more than one slot, at least one stays free."""
+    """Limit on concurrent requests; others wait. One principal, or all clients without a token together, may
+    use at most three quarters of the slots; if there is more than one slot, at least one stays free."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         # Arguments, addresses and keys that only other clients know may hold secrets.

@@ -12,7 +12,7 @@ AuthMode = Literal["shared", "per_user", "exchange", "client_credentials"]
 
 
 class AuthConfig(Record):
-    """The login to one server; servers with dynamic registration of clients need no settings.
+    """The login to one server; servers with dynamic client registration need no settings.
 
     >>> AuthConfig(mode="client_credentials", client_id="nightly", private_key="key.pem").mode
     'client_credentials'
@@ -21,13 +21,13 @@ class AuthConfig(Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
 
     mode: AuthMode = "shared"
-    """The login that is used: one for all, made with `toolcrib login` (`shared`); that of each calling
-    person, who logs in at `/connect/NAME` of the gateway (`per_user`) or whose token is exchanged for one of
-    the server (`exchange`); or that of the program itself (`client_credentials`)."""
+    """The login to use: one for everybody, made with `toolcrib login` (`shared`); one for each caller, who
+    logs in at `/connect/NAME` of the gateway (`per_user`) or whose token is exchanged for a token of the
+    server (`exchange`); or that of the program itself (`client_credentials`)."""
     client_id: str | None = None
     """The id of the registered client, or the `https://` address of a client metadata document."""
     client_secret: str | None = Field(default=None, repr=False)
-    """Its secret, best as `${VAR}`."""
+    """Its secret, preferably as `${VAR}`."""
     private_key: str | None = Field(default=None, repr=False)
     """A PEM file with the private key of the client, instead of a secret."""
     scopes: tuple[str, ...] = ()

@@ -50,15 +50,15 @@ class RateRule(Record):
     limit: str
     """The number of calls in a period: `60/minute`; also `second`, `hour` or `day`."""
     burst: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    """The most calls at once after a pause; by default the number in `limit`."""
+    """The maximum number of calls at once after a pause; by default the number in `limit`."""
     who: tuple[_Text, ...] = ("*",)
-    """Whose calls, as in rules."""
+    """The callers that it applies to, as in rules."""
     tools: tuple[_Text, ...] = ("*",)
-    """Of which tools, as in rules."""
+    """The tools that it applies to, as in rules."""
     each: tuple[Each, ...] = ("principal",)
-    """What is counted separately: each `principal`, each `tool`, each `server` (or API), or each combination
-    of several; with `[]`, all calls share one limit. Clients that no issuer vouches for, who choose their own
-    names, count as one principal."""
+    """Count separately for each `principal`, each `tool`, each `server` (or API), or each combination of
+    several; with `[]`, all calls share one limit. Clients that no issuer vouches for choose their own names,
+    so they count as one principal."""
 
     @field_validator("limit", mode="after")
     @classmethod

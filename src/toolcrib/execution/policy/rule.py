@@ -32,7 +32,7 @@ _HINTS = {
 
 
 class Rule(Record):
-    """One rule: whom it applies to, for which tools, and what happens.
+    """One rule, with its callers, tools, conditions and effect.
 
     >>> Rule(name="no deleting", tools=["*:delete_*"], effect="deny").who
     ('*',)
@@ -44,14 +44,14 @@ class Rule(Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(strict=False, ignored_types=(cached_property,))
 
     name: _Text
-    """Its name in denials and in the audit."""
+    """Its name in denials and in the audit log."""
     who: tuple[_Text, ...] = ("*",)
-    """Whom it applies to: `*`, `token:NAME`, `user:SUBJECT`, `local:USER`, `group:NAME`, `client:NAME`, or a
-    bare name, which means exactly one token, account or user; one is enough."""
+    """The callers that it applies to: `*`, `token:NAME`, `user:SUBJECT`, `local:USER`, `group:NAME`,
+    `client:NAME`, or a bare name, which means exactly one token, account or user; one match is enough."""
     tools: tuple[_Text, ...] = ("*",)
-    """Which tools: ids, patterns (`github:*`, `*:delete_*`), namespaces, `tag:NAME`; one is enough. Resources
-    are matched as `server:address`, however the address is spelled, prompts as `server:name`. Tags that a
-    server or an API gives its tools count only in rules that deny."""
+    """The tools that it applies to: ids, patterns (`github:*`, `*:delete_*`), namespaces, `tag:NAME`; one
+    match is enough. Resources are matched as `server:address`, however the address is spelled, prompts as
+    `server:name`. Tags that a server or an API gives its tools count only in rules that deny."""
     annotations: dict[str, StrictBool] = Field(default={})
     """Annotations that the tool must have, such as `readOnlyHint`."""
     args: JsonObject | None = None

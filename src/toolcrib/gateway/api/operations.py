@@ -235,7 +235,7 @@ class ApiOperations:
                 answer=TrustEdit,
                 needs="operator",
             ),
-            get("/approvals", "The calls that wait for a person.", self.approvals, needs="auditor"),
+            get("/approvals", "The calls waiting for approval.", self.approvals, needs="auditor"),
             post(
                 "/approvals/{id}",
                 "Answer a call that waits.",
@@ -638,7 +638,7 @@ class ApiOperations:
         return await self._crib.trust.suppress(asked.id, asked.rule, reason=asked.reason, by=_name_of(caller))
 
     async def approvals(self, caller: ApiCaller) -> dict[str, Any]:  # noqa: ARG002 - of all operations
-        """Return the calls that wait for a person."""
+        """Return the calls waiting for approval."""
         return {"items": [each.to_json() for each in self._approvals.waiting()]}
 
     async def answer_approval(self, caller: ApiCaller) -> dict[str, Any]:

@@ -254,7 +254,7 @@ class Overview(Record):
     running: int
     """Calls that have not ended."""
     waiting: int
-    """Calls that wait for a person."""
+    """Calls waiting for approval."""
     calls: int
     failed: int
     p50: float | None = None

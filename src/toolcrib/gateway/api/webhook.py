@@ -1,4 +1,4 @@
-"""Calls that wait for a person, posted to a webhook, and its signed answers.
+"""Calls waiting for approval, posted to a webhook, and its signed answers.
 
 Messages in both directions are signed as Standard Webhooks describes: `webhook-signature` is the HMAC-SHA256
 of `webhook-id`, `webhook-timestamp` and the body. An answer is accepted once, and only for a short time.

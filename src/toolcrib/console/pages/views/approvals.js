@@ -1,4 +1,4 @@
-// The calls that wait for a person.
+// The calls waiting for approval.
 
 import { Text, duration, get, html, me, post, time, useEffect, useState, waiting, link } from "../lib.js";
 import { Arguments, Badge, Block, Button, Command, Empty, Head, Problem } from "../ui.js";
@@ -54,7 +54,7 @@ export default function Approvals() {
     waiting.value = waiting.value.filter((each) => each.id !== call.id);
     heading();
   };
-  return html`<${Head} title="Approvals" about="Calls that wait for a person; the oldest comes first" />
+  return html`<${Head} title="Approvals" about="Calls waiting for approval; the oldest comes first" />
     <div><p role="status" class="muted">${last && html`${last.approve ? "Approved" : "Denied"}: <span class="mono"><${Text} value=${(last.call.seenAs ?? last.call).toolId} /></span>`}</p>
     ${waiting.value.length
       ? html`<ul class="waitings">${waiting.value.map((call) => html`<${Waiting} key=${call.id} call=${call} onAnswer=${answered} />`)}</ul>`
