@@ -151,7 +151,7 @@ async def measure() -> str:
             "not measured" if shown is None else f"{shown[0]:.0f} ms",
         ),
         ("the same, the second time", "not measured" if shown is None else f"{shown[1]:.0f} ms"),
-        (f"CPU time that recording adds to a local call of {call:.0f} µs", f"{(ratio - 1) * 100:+.0f} %"),
+        (f"CPU time that recording adds to a local call of {call:.0f} µs", f"{(ratio - 1) * 100:+.0f}%"),
         (f"memory used by {KEPT:,} stored calls, including the payloads kept", f"{memory:.0f} MB"),
         ("CPU time to list the newest 500 of them", f"{listing:.1f} ms"),
     ]

@@ -25,8 +25,8 @@ default `Index()`, with keywords ("words" in the tables) and the built-in table:
 filters and builds summaries; `Bm25Searcher alone` returns only ids, as bm25s does. "Our tokens" are our
 terms passed to bm25s, so that only the engines differ. MiniLM is ours, from toolcrib-minilm; stock is
 all-MiniLM-L6-v2; both are int8 and run on the CPU. We looked at these sets while we chose word lists and
-weights, and our models were trained on tools of all three and on some of their questions (41 % of
-metatool's, 60 % of bfcl's, 54 % of sealtools'), so the results of our models here are too optimistic:
+weights, and our models were trained on tools of all three and on some of their questions (41% of
+metatool's, 60% of bfcl's, 54% of sealtools'), so the results of our models here are too optimistic:
 `model-card.md` measures them on unseen data. The other engines are used as their documentation shows:
 {versions}.
 

@@ -66,7 +66,7 @@ A file with arguments, steps or code that cannot be read counts as wrong input, 
 that does not exist. A tool may be named by its id, or by its name alone if only one tool has that name.
 
 `search`, `list`, `convert`, `stubs` and `lint` work even if servers are missing: those that are starting,
-have failed, or did not answer the last time are reported on standard error, and in JSON as
+have failed, or did not answer last time are reported on standard error, and in JSON as
 `"absent": [{{"name": "github", "state": "failed", "reason": "...", "kept": false}}]`, where `kept` is true if
 their tools are listed as they were last seen. A chain exits with the code of the step that failed. `--debug`
 shows log messages and the tracebacks of errors.

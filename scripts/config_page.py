@@ -99,7 +99,7 @@ ttl = 60
 SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("Top level", "", Settings),
     ("A server", "[servers.NAME]", ServerConfig),
-    ("The login of a server", "[servers.NAME.auth]", AuthConfig),
+    ("Login to a server", "[servers.NAME.auth]", AuthConfig),
     ("An HTTP API", "[openapi.NAME]", OpenApiSettings),
     ("A toolset", "[toolsets.NAME]", ToolsetSettings),
     ("The shape of a tool", '[toolsets.NAME.tools."ID"]', ToolShape),
@@ -114,7 +114,7 @@ SECTIONS: tuple[tuple[str, str, type[Record]], ...] = (
     ("A PostgreSQL database", "[postgres]", PostgresSettings),
     ("Durable runs", "[runs]", RunSettings),
     ("Execution of durable runs", "[engine]", EngineSettings),
-    ("Limits of code", "[code.limits]", Limits),
+    ("Limits on code", "[code.limits]", Limits),
     ("Cache", "[cache]", CacheSettings),
     ("Retries", "[retry]", RetrySettings),
     ("Results", "[results]", ResultActions),

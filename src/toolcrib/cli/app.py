@@ -23,7 +23,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a tool.",
         "chain": "Run the steps in a file one after another.",
         "code": "Run code that calls tools, in a sandbox.",
-        "runs": "List the durable runs, the latest first.",
+        "runs": "List the durable runs, latest first.",
         "resume": "Resume a durable run.",
         "cancel": "Cancel a durable run in the running gateway.",
         "worker": "Execute durable runs as a worker of a Temporal server.",

@@ -15,7 +15,7 @@ WITHHELD = "withheld: "
 _KINDS = ("mcp", "local", "provider")
 _STATES = {
     "starting": "has not answered yet",
-    "missed": "did not answer the last time, and has not yet",
+    "missed": "did not answer last time, and has not yet",
     "failed": "is unavailable",
 }
 

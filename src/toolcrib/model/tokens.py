@@ -20,8 +20,8 @@ def estimate_tokens(text: str, *, sampled: bool = True) -> int:
 
     The numbers of letters and of words, of punctuation marks and of runs of these, and of digits are
     weighted. The weights were fitted to the tokenizer o200k_base on half of 1,163 definitions of real tools
-    and some prose. On the other half the median error is 2.3 %, one definition in twenty has more than 8 %,
-    and the sum is right to 3 %. For comparison, a quarter of the characters has a median error of 13 %.
+    and some prose. On the other half the median error is 2.3%, one definition in twenty has more than 8%,
+    and the sum is right to 3%. For comparison, a quarter of the characters has a median error of 13%.
 
     >>> estimate_tokens(""), estimate_tokens("Open an issue in a repository.")
     (0, 7)

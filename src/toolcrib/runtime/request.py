@@ -68,7 +68,7 @@ class _CallerRecord(Record):
 
 
 class Limits(_CallerRecord):
-    """Limits of one run of code.
+    """Limits on one run of code.
 
     >>> Limits(max_tool_calls=5).memory_bytes
     268435456

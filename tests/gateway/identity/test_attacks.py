@@ -180,7 +180,7 @@ async def _login(target: Target, answer: dict[str, str], **behaviour: Any) -> st
     return caught.value.reason
 
 
-@attack("an authorization server mix-up", "issuer of the answer", "from another authorization server")
+@attack("an authorization server mix-up", "issuer of the response", "from another authorization server")
 async def mix_up(target: Target) -> str:
     return await _login(target, {"iss": "https://mixed.example.com"})
 

@@ -49,7 +49,7 @@ def audit() -> None:
 def verify(state: State, files: tuple[str, ...], key: str | None, no_key: bool, head: str | None) -> None:  # noqa: FBT001 - an option of the command
     """Check that the lines of an audit log are unchanged.
 
-    Without FILE, it checks `audit.path` and the rotated files beside it. Several files are read as one, the
+    Without FILE, it checks `audit.path` and the rotated files beside it. Several files are read as one,
     oldest first; lines missing before the first are reported. With a key, a line that no signature follows is
     reported as unproven. If anything is wrong, the exit code is 1.
 

@@ -111,7 +111,7 @@ def _show(state: State, result: "ExecuteResult") -> None:
 @common
 @click.pass_obj
 def runs(state: State) -> None:
-    """List the durable runs, the latest first.
+    """List the durable runs, latest first.
 
     A suspended run can be resumed, even after a crash. `resume` of a finished run shows its result again.
     `runs` lists the runs that this user's commands started. Runs of programs that name no principal are

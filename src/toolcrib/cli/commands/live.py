@@ -81,7 +81,7 @@ def approvals() -> None:
 @common
 @click.pass_obj
 def list_(state: State) -> None:
-    """List the waiting calls, the oldest first, with all their arguments.
+    """List the waiting calls, oldest first, with all their arguments.
 
     Example: toolcrib approvals list --json
     """

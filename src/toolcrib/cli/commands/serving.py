@@ -77,7 +77,7 @@ _FURTHER = "for another name, such as that of a proxy or a container's host, set
     type=click.IntRange(1, 64),
     default=1,
     metavar="N",
-    help="The number of processes that serve the port; one that exits is restarted.",
+    help="The number of processes that share the port; one that exits is restarted.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the console in the browser, if it is served.")
 @shared
@@ -94,16 +94,16 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Serve all tools to MCP clients at one endpoint.
 
-    Over stdio, for one client that starts it, standard output carries only the protocol; everything else goes
-    to standard error. Over HTTP it serves any number of clients at /mcp, and each toolset of the
-    configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below /mcp and each /mcp/NAME,
-    /all lists the tools themselves, and /meta the tools that find and run them. Another toolcrib always sees
-    the tools themselves.
+    Over stdio, it serves the one client that starts it; standard output carries only the protocol, and
+    everything else goes to standard error. Over HTTP it serves any number of clients at /mcp, and each
+    toolset of the configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below /mcp and
+    each /mcp/NAME, /all lists the tools themselves, and /meta the tools that find and run them. Another
+    toolcrib always sees the tools themselves.
 
     With --json, one line of JSON gives its address once it is ready: on standard output, or, over stdio, on
     standard error.
 
-    With --workers N, N processes serve the port, each with servers of its own. The first also serves the
+    With --workers N, N processes share the port, each with its own servers. The first also serves the
     console, and runs the commands that use this gateway. On SIGHUP, all of them read the configuration again.
 
     Example: toolcrib serve --transport http --port 8808

@@ -15,7 +15,7 @@ def worker(state: State) -> None:
     """Execute durable runs as a worker of a Temporal server.
 
     Any number of workers may run, on any number of machines, with the same configuration and the same store
-    of runs. On Ctrl-C or SIGTERM, a worker ends once its calls have ended, or after
+    of runs. On Ctrl-C or SIGTERM, a worker exits once its calls have finished, or after
     `engine.shutdown_timeout`; another worker takes over what it leaves unfinished.
 
     Example: toolcrib worker --config toolcrib.toml

@@ -226,7 +226,7 @@ export function Text({ value }) {
 const numbers = new Intl.NumberFormat("en");
 export const count = (value) => numbers.format(value ?? 0);
 export const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
-export const percent = (value) => `${Math.round(value * 100)} %`;
+export const percent = (value) => `${Math.round(value * 100)}%`;
 
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";

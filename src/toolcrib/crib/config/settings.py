@@ -190,11 +190,11 @@ class ConsoleSettings(Section):
     """Serve both; by default only if no other machine can reach the gateway (it listens on a loopback
     address, and has no `gateway.public_url`). A change needs a restart of the gateway."""
     operators: tuple[Text, ...] = ()
-    """The callers who see everybody's calls, answer those that wait, and start and stop servers, besides the
-    user of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
+    """The callers who see everybody's calls, answer those that are waiting, and start and stop servers,
+    besides the user of this machine: `token:NAME`, `user:SUBJECT`, `group:NAME`, as in rules."""
     auditors: tuple[Text, ...] = ()
-    """The callers who see everybody's calls with their arguments and results, those that wait, and the rules,
-    but change nothing; named like `operators`."""
+    """The callers who see everybody's calls with their arguments and results, those that are waiting, and
+    the rules, but change nothing; named like `operators`."""
     calls: Count = 20_000
     """Limit on the calls that it shows."""
     approval_timeout: Seconds = 300.0

@@ -24,7 +24,7 @@ class Separation(Record):
     unanswerable: int
     """The number of questions that no tool answers."""
     threshold: float
-    """The confidence that 95 % of the answerable questions reach."""
+    """The confidence that 95% of the answerable questions reach."""
     turned_away: float
     """The share of the unanswerable questions that do not reach it."""
 

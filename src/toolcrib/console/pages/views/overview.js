@@ -104,11 +104,11 @@ export default function Overview() {
     <section class="figures" aria-label="Figures">
       <${Figure} title="Calls" value=${count(data.calls)} about=${`${count(data.running)} running now`} href=${link("calls")} />
       <${Figure} title="Failed" value=${percent(failing)} about=${plural(data.failed, "call")} bad=${failing > 0.1} href=${link("calls", "", { outcome: "failed" })} />
-      <${Figure} title="Median time" value=${duration(data.p50)} about=${`95 % within ${duration(data.p95)}`} href=${link("calls")} />
+      <${Figure} title="Median time" value=${duration(data.p50)} about=${`95% within ${duration(data.p95)}`} href=${link("calls")} />
       <${Figure} title="Tools" value=${count(data.tools)} about=${servers ? `of ${plural(servers, "server")}` : "of this process"} href=${link("tools")} />
       <${Figure}
         title="Tokens saved"
-        value=${saved ? (saved.saved > 0 ? percent(saved.saved) : "0 %") : "…"}
+        value=${saved ? (saved.saved > 0 ? percent(saved.saved) : "0%") : "…"}
         about=${saved ? `${count(saved.direct)} for all definitions` : "counting"}
         href=${link("tokens")}
       />
