@@ -422,6 +422,20 @@ def test_a_tool_does_not_change(field: str) -> None:
     assert rich.to_json() == before
 
 
+def test_shared_json_is_the_json_form_without_copies() -> None:
+    plain = make()
+    rich = make(
+        input_schema={"required": ["a"]},
+        meta={"a": {"b": [1]}},
+        unknown={"c": [2]},
+        tags=["t"],
+        icons=[{"src": "x"}],
+    )
+    assert (plain.shared_json(), rich.shared_json()) == (plain.to_json(), rich.to_json())
+    assert rich.shared_json()["inputSchema"] is rich.shared("input_schema")
+    assert rich.to_json()["inputSchema"] is not rich.shared("input_schema")
+
+
 def test_tools_are_equal_when_every_field_is() -> None:
     assert make() == make()
     assert make(tags=["A"]) == make(tags=["a"])

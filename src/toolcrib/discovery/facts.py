@@ -49,6 +49,7 @@ def shorten(text: str, limit: int) -> str:
     >>> shorten("Create   an issue in   a repository.", 24)
     'Create an issue in a…'
     """
+    # Most texts are short; only of a long one the first words alone are read.
     line = " ".join(text.split()) if len(text) <= limit else _one_line(text, limit)
     if len(line) <= limit:
         return line
@@ -105,13 +106,13 @@ def aliases(tool: Tool) -> tuple[str, ...]:
     return _read_labels(tool, "aliases")
 
 
-def examples_of(tool: Tool) -> tuple[str, ...]:
-    """Return the example questions in the definition of a tool."""
+def examples_of(tool: Tool, others: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the example questions in the definition of a tool, followed by others, without duplicates."""
     found = (
         *(_read_field(tool, "examples", _read_texts) or ()),
         *(_read_field(tool, "exampleQueries", _read_texts) or ()),
     )
-    return _distinct(found, _MAX_QUESTION)
+    return tuple(dict.fromkeys((*_distinct(found, _MAX_QUESTION), *others)))
 
 
 def is_deprecated(tool: Tool) -> bool:
@@ -277,7 +278,6 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
     >>> document_of(Tool(name="add", description="Adds.", tags=["sum"], input_schema={})).text
     'add Adds. sum'
     """
-    title = "" if tool.description else title_of(tool) or ""
     return Document.from_valid(
         id=key_of(tool.id),
         namespace=tool.namespace,
@@ -285,10 +285,10 @@ def document_of(tool: Tool, examples: Iterable[str] = ()) -> Document:
         description=tool.description or "",
         tags=tool.tags,
         category=category(tool),
-        summary=own_summary(tool) or title,
+        summary=summary_or_title(tool),
         modes=modes(tool),
         parameters=parameters_of(tool),
-        examples=tuple(dict.fromkeys((*examples_of(tool), *examples))),
+        examples=examples_of(tool, examples),
     ).normalized()
 
 
@@ -311,6 +311,11 @@ def own_summary(tool: Tool) -> str:
     summary = shorten(stated, _MAX_SUMMARY)
     known = " ".join(f"{title_of(tool) or ''} {tool.description or ''}".split())
     return "" if summary[:-1] in known else summary
+
+
+def summary_or_title(tool: Tool) -> str:
+    """Return what `own_summary` does, or else the title of a tool without a description."""
+    return own_summary(tool) or ("" if tool.description else title_of(tool) or "")
 
 
 def modes(tool: Tool) -> tuple[str, ...]:

@@ -188,26 +188,23 @@ class Record(BaseModel):
         A field of type `Any` is absent only if it was not given, since null is a valid value. `without` has
         the Python names of fields to leave out.
         """
-        return self._collect_json(_to_json_value, without)
+        return self._collect_json(copy_json, without)
 
-    def shared_json(self) -> dict[str, Any]:
-        """Return the JSON form with the record's own dicts and lists; these must not be modified."""
-        return self._collect_json(_share_json_value)
-
-    def _collect_json(self, convert: Callable[[Any], Any], without: Container[str] = ()) -> dict[str, Any]:
-        """Return the converted values of the fields that are present, and of the unknown fields."""
+    def _collect_json(self, copy: Callable[[Any], Any], without: Container[str] = ()) -> dict[str, Any]:
+        """Return the JSON form, with the dicts and lists that `copy` returns for those of the record."""
         values, found = self.__dict__, {}
         for name, key, is_any, empty in _json_fields(type(self)):
+            if name in without:
+                continue
             value = values[name]
             if value is None:
                 if not is_any or name not in self.model_fields_set:
                     continue
-            elif value == empty and type(value) is type(empty):
+            elif empty is not None and isinstance(value, tuple | dict) and not value and value == empty:
                 continue
-            if name not in without:
-                found[key] = value if type(value) is str else convert(value)
+            found[key] = value if type(value) is str else _to_json_value(value, copy)
         for name, value in (self.__pydantic_extra__ or {}).items():
-            found[name] = convert(value)
+            found[name] = copy(value)
         return found
 
     @classmethod
@@ -295,25 +292,17 @@ def _defaults_of(record: type[Record]) -> dict[str, Any]:
     return {name: field.get_default(call_default_factory=True) for name, field in record.model_fields.items()}
 
 
-def _to_json_value(value: Any) -> Any:
-    """Return the value of a field as JSON."""
+def _to_json_value(value: Any, copy: Callable[[Any], Any]) -> Any:
+    """Return the value of a field as JSON, its dicts and lists copied with `copy`."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, Record):
         return value.to_json()
     if isinstance(value, tuple):
-        return [_to_json_value(member) for member in value]
+        return [_to_json_value(member, copy) for member in value]
     if isinstance(value, dict) and any(isinstance(member, tuple) for member in value.values()):
-        return {key: _to_json_value(member) for key, member in value.items()}
-    return copy_json(value)
-
-
-def _share_json_value(value: Any) -> Any:
-    """Return the value of a field as JSON, the same dict or list if it is one."""
-    is_json = type(value) is list or (
-        type(value) is dict and not any(isinstance(member, tuple) for member in value.values())
-    )
-    return value if is_json else _to_json_value(value)
+        return {key: _to_json_value(member, copy) for key, member in value.items()}
+    return copy(value)
 
 
 def problems_of(error: pydantic.ValidationError) -> tuple[Problem, ...]:

@@ -198,6 +198,10 @@ class Tool(OpenRecord):
         """The id of this tool."""
         return ToolId(self.namespace, self.name, self.version)
 
+    def shared_json(self) -> dict[str, Any]:
+        """Return the JSON form with the dicts and lists of the tool itself; these must not be modified."""
+        return self._collect_json(lambda value: value)
+
     @classmethod
     def _refusal(cls, problems: tuple[Problem, ...], data: dict[str, Any]) -> ToolcribError:
         return InvalidToolError(problems, data.get("name"))

@@ -69,6 +69,13 @@ def index_of(kind: str, *tools: Tool) -> Index:
     return index
 
 
+def test_one_of_two_contradicting_statements_is_enough() -> None:
+    for outside, inside in ((True, False), (False, True)):
+        annotations = {"deprecated": inside}
+        tool = {"name": "x", "inputSchema": {}, "deprecated": outside, "annotations": annotations}
+        assert is_deprecated(Tool.from_json(tool))
+
+
 @pytest.mark.parametrize("description", NOTICES)
 def test_a_notice_of_deprecation_is_recognised(description: str) -> None:
     assert is_deprecated(tool("read", description))

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from toolcrib.discovery.search.lexical.documents import analyse_tools
 from toolcrib.discovery.search.text import FIELD_WEIGHTS, index_terms, search_doc, words
+from toolcrib.discovery.search.text.fields import field_texts
+from toolcrib.discovery.search.text.terms import STOP_WORDS
 from toolcrib.model import Tool
 
 json_values = st.recursive(
@@ -328,3 +330,11 @@ def test_any_tool_is_read_in_a_moment(build: Callable[[], Tool]) -> None:
 def test_any_number_of_examples_is_read_in_a_moment() -> None:
     examples = [f"create issue number {number} in the repository" for number in range(100_000)]
     assert seconds(lambda: analyse(tool(), examples)) < 4
+
+
+def test_description_of_stop_words_is_terse_however_long_it_is() -> None:
+    stop_words = " ".join(sorted(STOP_WORDS))
+    assert len(stop_words) > 300
+    for description, field in ((stop_words, "topic"), (f"{stop_words} weather forecast", "tag")):
+        fields = dict(field_texts(tool(description=description, tags=["sum"])))
+        assert fields[field] == "sum"

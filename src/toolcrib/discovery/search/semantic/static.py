@@ -88,9 +88,9 @@ class StaticEmbedder:
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
             stop_if_abandoned()
-            ids = model.pieces.ids(text[: self._max_tokens * CHARACTERS_PER_TOKEN], limit=self._max_tokens)
-            rows_of_ids = np.array(ids, np.intp)
-            row[:] = model.scales[rows_of_ids] @ model.table[rows_of_ids]
+            read = text[: self._max_tokens * CHARACTERS_PER_TOKEN]
+            ids = np.array(model.pieces.ids(read, limit=self._max_tokens), np.intp)
+            row[:] = model.scales[ids] @ model.table[ids]
         return unit_vectors(rows, count=len(rows), dimensions=self.dimensions)
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:

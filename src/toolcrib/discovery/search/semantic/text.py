@@ -9,9 +9,8 @@ from toolcrib.discovery.facts import (
     category,
     examples_of,
     modes,
-    own_summary,
     parameters_of,
-    title_of,
+    summary_or_title,
 )
 from toolcrib.discovery.protocols import Indexed
 from toolcrib.discovery.search.text.terms import STOP_WORDS
@@ -75,7 +74,7 @@ class DocumentText:
     def __call__(self, indexed: Indexed) -> str:
         """Return the text of a tool."""
         tool = indexed.tool
-        summary = own_summary(tool) or ("" if tool.description else title_of(tool) or "")
+        summary = summary_or_title(tool)
         head = _split_names(f"{tool.namespace or ''} {tool.name}")
         tail = self._tail(tool, summary if tool.description else "", indexed.examples)
         text = f"{head}: {clean(tool.description or summary, self.limit)}"
@@ -92,7 +91,7 @@ class DocumentText:
         tool = indexed.tool
         if not (tool.tags or tool.shared("meta") or tool.__pydantic_extra__):
             return "", 0.0
-        described = set(_TOPIC_WORD.findall((tool.description or "").lower()))
+        described = {word.lower() for word in _TOPIC_WORD.findall(tool.description or "")}
         known = described | set(split_identifier(tool.name))
         tags = sorted({tag.strip().lower() for tag in tool.tags})
         filed = (*tags, category(tool) or "", *modes(tool))
@@ -106,7 +105,7 @@ class DocumentText:
         if self.parameters and (parameters := parameters_of(tool)):
             names = ", ".join(_split_names(clean(name, 100)) for name in parameters)
             parts.append(f"Parameters: {names}")
-        parts += list(dict.fromkeys((*examples_of(tool), *examples)))[: self.examples]
+        parts += examples_of(tool, examples)[: self.examples]
         return "".join(f". {text}" for part in parts if (text := clean(part, self.limit)))
 
 

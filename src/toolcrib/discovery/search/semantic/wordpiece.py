@@ -4,6 +4,8 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import chain, islice
 
+from toolcrib.discovery.search.memo import Memo
+
 UNKNOWN = "[UNK]"
 _MAX_WORD = 100
 """Longer words are unknown."""
@@ -40,21 +42,6 @@ class WordPiece:
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._words = Words()
-        self._pieces = Pieces(vocabulary)
-
-    def ids(self, text: str, *, limit: int | None = None) -> list[int]:
-        """Return the ids of the pieces of a text, at most `limit`."""
-        words = self._words.split(text)
-        return list(islice(chain.from_iterable(map(self._pieces.__getitem__, words)), limit))
-
-
-class Pieces(dict[str, list[int]]):
-    """The ids of the pieces of words, each word split when it is first looked up.
-
-    Words recur, and a dict finds them without running any Python code.
-    """
-
-    def __init__(self, vocabulary: Sequence[str]) -> None:
         numbered = {piece: number for number, piece in enumerate(vocabulary)}
         self._word_starts = numbered
         self._continuations = {
@@ -62,16 +49,16 @@ class Pieces(dict[str, list[int]]):
         }
         self._longest = max(map(len, numbered), default=0)
         self._unknown = [numbered[UNKNOWN]] if UNKNOWN in numbered else []
+        self._pieces = Memo(self._split, limit=_MAX_WORDS, keeps=lambda word, _: len(word) <= _MAX_WORD)
 
-    def __missing__(self, word: str) -> list[int]:
-        if len(word) > _MAX_WORD:
-            return self._unknown
-        if len(self) >= _MAX_WORDS:
-            self.clear()
-        self[word] = found = self._split(word)
-        return found
+    def ids(self, text: str, *, limit: int | None = None) -> list[int]:
+        """Return the ids of the pieces of a text, at most `limit`."""
+        words = self._words.split(text)
+        return list(islice(chain.from_iterable(map(self._pieces.__getitem__, words)), limit))
 
     def _split(self, word: str) -> list[int]:
+        if len(word) > _MAX_WORD:
+            return self._unknown
         numbers: list[int] = []
         start = 0
         known = self._word_starts

@@ -6,20 +6,24 @@ of characters (bigrams).
 
 import re
 import unicodedata
-from collections.abc import Container, Iterator
-from itertools import chain, islice
+from collections.abc import Iterator
+from itertools import chain
+
+from toolcrib.discovery.search.memo import Memo
 
 MAX_TEXT = 100_000
 """The maximum number of characters read of a text."""
 
 _MAX_CHUNKS = 1 << 16
-"""The maximum number of chunks whose words are kept."""
-_FIRST_CHARACTERS = 300
+"""The maximum number of chunks whose words are kept, with and without whole identifiers each."""
+_MAX_KEPT_WORDS = 8
+"""The words of a chunk with more are not kept, which bounds the memory of hostile texts."""
 _MAX_WORD_LENGTH = 40
 """Longer words are cut, which bounds the memory of a term."""
-_NEGATION = re.compile(r"\b\w{1,6}n't\b", re.IGNORECASE)
 _CONTRACTION = re.compile(r"'(?<=\w')(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
-"""The whole of `don't`, and the end of `what's`; both are dropped."""
+"""The end of `what's`, which is dropped; the apostrophe comes first since a literal prefix is found fast."""
+_NEGATION = re.compile(rf"\b\w{{1,6}}n't\b(?:{_CONTRACTION.pattern})*", re.IGNORECASE)
+"""The whole of `don't`, which is dropped too. It is tried at every word, so only in texts that have `'t`."""
 _WORD = (
     r"[\w"
     "\u0900-\u0963\u0971-\u0df3"  # Indian scripts, but for their full stops
@@ -106,20 +110,6 @@ def words(text: str, *, with_identifiers: bool = True) -> Iterator[str]:
     return chain.from_iterable(map(split.__getitem__, _split_chunks(text)))
 
 
-def starts_with_words(text: str, *, except_for: Container[str], count: int) -> bool:
-    """Return whether a text has at least so many words that are not among others.
-
-    >>> starts_with_words("This is a tool", except_for={"a", "is"}, count=2)
-    True
-    """
-    # The first words of a long text are nearly always enough.
-    for read in (text[:_FIRST_CHARACTERS].rpartition(" ")[0], text):
-        counted = (word for word in words(read) if word not in except_for)
-        if next(islice(counted, count - 1, None), None) is not None:
-            return True
-    return False
-
-
 def _split_chunks(text: str) -> list[str]:
     """Split a text at its spaces and punctuation; identifiers are whole."""
     folded = fold(text[:MAX_TEXT])[:MAX_TEXT]
@@ -141,27 +131,13 @@ def _split_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return split, (*split, whole[:_MAX_WORD_LENGTH]) if is_identifier else split
 
 
-class SplitChunks(dict[str, tuple[str, ...]]):
-    """The words of chunks, each split when it is first looked up.
-
-    Most chunks of a catalogue are a few thousand words. A dict finds them without running any Python code,
-    which takes a third of the time of a function with a cache. Long chunks, which seldom recur, are not kept.
-    """
-
-    def __init__(self, *, with_identifiers: bool) -> None:
-        self._with_identifiers = with_identifiers
-
-    def __missing__(self, chunk: str) -> tuple[str, ...]:
-        found = _split_chunk(chunk)[self._with_identifiers]
-        if len(chunk) <= _MAX_WORD_LENGTH:
-            if len(self) >= _MAX_CHUNKS:
-                self.clear()
-            self[chunk] = found
-        return found
+def _is_common(chunk: str, found: tuple[str, ...]) -> bool:
+    """Return whether the words of a chunk are worth their memory: long chunks and phrases seldom recur."""
+    return len(chunk) <= _MAX_WORD_LENGTH and len(found) <= _MAX_KEPT_WORDS
 
 
-_WORDS = SplitChunks(with_identifiers=False)
-_WORDS_AND_WHOLE = SplitChunks(with_identifiers=True)
+_WORDS = Memo(lambda chunk: _split_chunk(chunk)[0], limit=_MAX_CHUNKS, keeps=_is_common)
+_WORDS_AND_WHOLE = Memo(lambda chunk: _split_chunk(chunk)[1], limit=_MAX_CHUNKS, keeps=_is_common)
 
 
 def split_identifier(name: str) -> list[str]:
