@@ -156,7 +156,9 @@ def main() -> None:
     print(table(found))
     if wanted.write:
         draw(found, PICTURE)
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        before, marker, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        if not marker or END not in rest:
+            raise SystemExit(f"{PAGE} has no place for the table, between {BEGIN.strip()} and {END.strip()}")
         PAGE.write_text(f"{before}{BEGIN}{table(found)}{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 

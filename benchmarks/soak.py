@@ -307,7 +307,7 @@ def table(result: Result) -> str:
     sentences = (
         f"{minutes} minutes: {done:,} client actions, {kills} servers killed, {reloads} reloads.",
         f"Calls that did not end as they should: {result.failed}.",
-        f"The slowest answer from `/health`, polled ten times a second, took {max(pauses):.0f} ms;",
+        f"The slowest response from `/health`, polled ten times a second, took {max(pauses):.0f} ms;",
         f"the slowest in each {EVERY:g} s took a median of {statistics.median(pauses):.0f} ms.",
         f"The log is {len(result.log) / 1024:.0f} KiB long.",
         f"Python {platform.python_version()}, {machine}.",

@@ -27,7 +27,7 @@ def test_calls_are_measured(root: Path) -> None:
 
 
 def test_the_console_is_measured(root: Path) -> None:
-    assert "remembered calls" in run(root, "console_figures")
+    assert "stored calls" in run(root, "console_figures")
 
 
 def test_code_is_measured(root: Path) -> None:

@@ -67,7 +67,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "scan": "Look for tools that are designed to mislead a model.",
         "lint": "Check the tools for portability and good descriptions.",
         "lock": "Write the lock file, which approves the tools as they are now.",
-        "verify": "Check that the tools are as they were approved.",
+        "verify": "Check that the tools still match what was approved.",
         "diff": "Show what has changed since the tools were approved.",
         "approve": "Approve tools as they are now.",
         "block": "Block a tool for everybody, whatever its definition says.",

@@ -532,8 +532,8 @@ class View:
     ) -> ExecuteResult:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
-        In the code each namespace is a name: `await github.create_issue(title="...")`. The value of the run
-        is that of `__out`. Options that are not given, each of the limits too, are those of the section
+        In the code, each namespace is an object: `await github.create_issue(title="...")`. The value of the
+        run is that of `__out`. Options that are not given, each of the limits too, are those of the section
         `code` of the configuration. A durable run is recorded before and after each call, and can be
         continued by `resume`, in another process too.
 

@@ -98,7 +98,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     everything else goes to standard error. Over HTTP it serves any number of clients at /mcp, and each
     toolset of the configuration at /mcp/NAME, with /health, /ready and /metrics beside them. Below /mcp and
     each /mcp/NAME, /all lists the tools themselves, and /meta the tools that find and run them. Another
-    toolcrib always sees the tools themselves.
+    toolcrib gateway always gets the tools themselves.
 
     With --json, one line of JSON gives its address once it is ready: on standard output, or, over stdio, on
     standard error.

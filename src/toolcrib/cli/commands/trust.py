@@ -112,11 +112,11 @@ def _refuse_poison(edit: "TrustEdit") -> None:
 @common
 @click.pass_obj
 def verify(state: State) -> None:
-    """Check that the tools are as they were approved.
+    """Check that the tools still match what was approved.
 
-    The exit code is 0 if they are, 10 if only wording has changed, 11 for changes that break no call, 12 for
-    changes that may, and 13 if a definition is designed to mislead a model. It is 4 if a server did not
-    answer.
+    The exit code is 0 if they do, 10 if only wording has changed, 11 for changes that break no call, 12 for
+    changes that may break calls, and 13 if a definition is designed to mislead a model. It is 4 if a server
+    did not answer.
 
     Example: toolcrib verify || toolcrib diff
     """

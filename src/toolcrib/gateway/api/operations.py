@@ -272,7 +272,7 @@ class ApiOperations:
                 body=records.SimulateBody,
                 needs="auditor",
             ),
-            get("/runs", "The durable runs, the latest first.", self.runs),
+            get("/runs", "The durable runs, latest first.", self.runs),
             post(
                 "/runs",
                 "Run code or a chain durably: a result, or an error. It is suspended if the caller leaves.",

@@ -102,7 +102,7 @@ export default function Changes() {
     ${ids.length > 0
       ? html`<ul class="waitings">${ids.map((id) => html`<${Subject} key=${id} id=${id} drift=${drifts.get(id)} withheld=${withheld.get(id)} findings=${findings.get(id) ?? []} act=${act} busy=${state.busy} />`)}</ul>`
       : data.isLocked || !data.lock
-        ? html`<${Empty} title="Nothing has changed"><p>All ${count(data.tools)} tools are as they were approved. When a server changes one, it appears here with the difference.</p><//>`
+        ? html`<${Empty} title="Nothing has changed"><p>All ${count(data.tools)} tools still match what was approved. When a server changes one, it appears here with the difference.</p><//>`
         : html`<${Empty} title="Nothing is locked yet"><p>A lock keeps what was approved of ${plural(data.tools, "tool")}, so that a changed one is noticed, and withheld until somebody has looked. Write it here, or in a terminal, and commit the file:</p><${Command}>toolcrib lock<//><//>`}
     ${blocked.length > 0 && html`<section class="narrow" aria-labelledby="blocked"><h2 id="blocked">Blocked</h2>
       <ul class="plain logins">${blocked.map(([id, why]) => html`<li key=${id}><span><span class="mono"><${Text} value=${id} /></span> <span class="muted"><${Text} value=${why} /></span></span>

@@ -152,7 +152,7 @@ function Details({ id, changed }) {
 }
 
 const EXAMPLES = {
-  code: '# Each namespace is a name; __out is the result.\nlength = await math.convert_length(value=26.2, unit="mi", to="km")\n__out = round(length, 2)\n',
+  code: '# Each namespace is an object; __out is the result.\nlength = await math.convert_length(value=26.2, unit="mi", to="km")\n__out = round(length, 2)\n',
   chain: [
     { id: "length", toolId: "math:convert_length", args: { value: 26.2, unit: "mi", to: "km" } },
     { id: "note", toolId: "notes:add", args: { text: "A marathon" } },
