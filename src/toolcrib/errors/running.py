@@ -12,7 +12,7 @@ Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute",
 Unconfirmed = Literal["declined", "dismissed", "unanswered"]
 """The outcome of a question to a person that was not confirmed.
 
-`declined`: the person said no. `dismissed`: the client closed the question without an answer, as clients
+`declined`: the person said no. `dismissed`: the client dismissed the question without an answer, as clients
 without a user do. `unanswered`: no answer came in time.
 """
 _LOGIN_ANSWERS: dict[Unconfirmed | None, str] = {

@@ -23,10 +23,10 @@ def eval_(state: State, file: str, sample: int | None) -> None:
     """Measure search with questions whose answers are known.
 
     FILE has one JSON object per line: {"query": ..., "relevant": [tool ids]}. The tools are those of the
-    catalogue, unless FILE is a folder with queries.jsonl and its own tools.jsonl. The results for every
-    available searcher are the share of questions whose first tool is right, the share of right tools that
-    are among the first five (recall@5), the mean reciprocal rank, NDCG@10, and the share of everyday
-    questions without a matching tool that fall below the confidence that 95% of the questions in FILE reach.
+    catalogue, unless FILE is a folder with queries.jsonl and its own tools.jsonl. For every
+    available searcher, it reports hit@1, recall@5, the mean reciprocal rank and NDCG@10. It also reports
+    how many everyday questions without a matching tool fall below a threshold of confidence: the highest
+    that 95% of the questions in FILE reach.
 
     Example: toolcrib eval questions.jsonl --sample 200
     """

@@ -278,7 +278,7 @@ class ServerConfig(Record):
     """Seconds that it may take to start and declare its capabilities; by default 30, or 300 if its program
     downloads it first, as `npx` and `uvx` do."""
     idle_timeout: Seconds | None = 600.0
-    """Seconds without a call after which it is stopped until the next call; None keeps it running."""
+    """Seconds without a call after which it is stopped until the next call; null in JSON keeps it running."""
     trust: TrustMode | None = None
     """The approval mode for its tools, prompts and instructions, instead of `trust.mode`."""
     max_concurrency: Annotated[int, Field(ge=1)] = 64

@@ -50,7 +50,7 @@ class Rule(Record):
     `client:NAME`, or a bare name, which means exactly one token, account or user; one match is enough."""
     tools: tuple[_Text, ...] = ("*",)
     """The tools that it applies to: ids, patterns (`github:*`, `*:delete_*`), namespaces, `tag:NAME`; one
-    match is enough. Resources are matched as `server:address`, however the address is spelled, prompts as
+    match is enough. Resources are matched as `server:URI`, however the URI is spelled, prompts as
     `server:name`. Tags that a server or an API gives its tools count only in rules that deny."""
     annotations: dict[str, StrictBool] = Field(default={})
     """Annotations that the tool must have, such as `readOnlyHint`."""
@@ -122,7 +122,7 @@ class Rule(Record):
         return self._naming_pattern.fullmatch(plain_id(tool_id)) is not None
 
     def covers_content(self, name: str) -> bool:
-        """Return whether it is about a resource, as `server:address`, or a prompt, as `server:name`.
+        """Return whether it is about a resource, as `server:URI`, or a prompt, as `server:name`.
 
         One that does not allow is about a file in capitals and small letters alike, as some file systems are.
         """

@@ -183,7 +183,7 @@ class Grants:
         return False
 
     def admit(self, name: str) -> None:
-        """Authorize a resource, as `server:address`, or a prompt, as `server:name`.
+        """Authorize a resource, as `server:URI`, or a prompt, as `server:name`.
 
         An address must be allowed as written and as conforming servers normalize it, and no other reading
         that a server could choose may be denied.
@@ -194,7 +194,7 @@ class Grants:
         nested = name.count(ROUTE)
         longest = _MAX_NAME // (1 + nested)  # each gateway has its own readings of what follows it
         if len(name) > longest or nested > _MAX_NESTED:
-            reason = f"its address is longer than {longest:,} characters or leads through too many gateways"
+            reason = f"its URI is longer than {longest:,} characters or leads through too many gateways"
             raise PolicyDeniedError(tool_id=f"{name[:_MAX_SHOWN]}...", reason=reason)
         needed = needed_readings(name)
         others = other_readings(needed) if any(rule.effect != "allow" for rule in self.rules) else ()

@@ -51,7 +51,7 @@ from toolcrib.redaction import hide_secrets
 _TEMPLATE = {
     "name": "result",
     "uriTemplate": f"{PREFIX}{{id}}",
-    "description": "A result that was too large to send whole; the result itself tells its address",
+    "description": "A result that was too large to send whole; the result itself contains its URI",
 }
 _MAX_SHOWN = 200
 _OURS = frozenset({"_meta", "inputResponses", "requestState"})
