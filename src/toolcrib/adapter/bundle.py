@@ -48,7 +48,8 @@ class Bundle:
         """Return the conversion of the tool that a call names.
 
         Raises:
-            ConversionError: it is not a call, or names none of the tools; with the most similar name.
+            ConversionError: it is not a call, or names none of the tools; the error suggests the most similar
+                name.
         """
         name = self._read(payload).name
         if name is None and len(self.conversions) == 1:

@@ -14,7 +14,7 @@ class FeatureLossWarning:
     feature: str
     """The schema keyword (a value of `SchemaFeature`, if it is known), or the field of the definition."""
     path: str
-    """Its place in that part of the source definition, as a JSON Pointer; empty for the part itself."""
+    """Its location in that part of the source definition, as a JSON Pointer; empty for the part itself."""
     message: str
     """The change, in one sentence without its subject."""
     adapter: str

@@ -29,7 +29,7 @@ class Report:
     """Result of converting a tool for one target."""
 
     accepted: bool
-    """Whether the provider accepts the converted tool; for a strict target, whether in strict mode."""
+    """Whether the provider accepts the converted tool; for a strict target, in strict mode."""
     rewritten: bool
     """Whether the input schema was changed."""
     warnings: tuple[FeatureLossWarning, ...]

@@ -23,11 +23,11 @@ class ConversionOptions(TypedDict, total=False):
     strict: bool
     """Strict mode: the model's arguments always fit the schema, which is rewritten (OpenAI, Anthropic)."""
     defer_loading: bool
-    """Whether the model loads the tool by tool search (OpenAI's responses, Anthropic)."""
+    """Whether the model loads the tool by tool search (OpenAI Responses, Anthropic)."""
     namespace: bool
-    """Whether the tool is nested in its namespace (OpenAI's responses)."""
+    """Whether the tool is nested in its namespace (OpenAI Responses)."""
     output_schema: bool
-    """Whether the output schema is sent too (OpenAI's responses, Gemini)."""
+    """Whether the output schema is sent too (OpenAI Responses, Gemini)."""
     cache_control: dict[str, Any] | bool | None
     """The prompt-cache breakpoint: True for the default form, or the object itself (Anthropic)."""
     examples: Iterable[ToolExample | Mapping[str, Any]]
@@ -106,7 +106,7 @@ class Adapter(Protocol):
     """Converts tool definitions between one format and the canonical form.
 
     Both methods copy their argument and never modify it, do no I/O, and are deterministic. A definition that
-    cannot be converted is a `ConversionError`. Implementations must be thread-safe.
+    cannot be converted raises `ConversionError`. Implementations must be thread-safe.
     """
 
     @property

@@ -80,7 +80,7 @@ class AdapterRegistry:
         """Return an adapter.
 
         Raises:
-            ConversionError: there is no adapter of that name; with the most similar one.
+            ConversionError: there is no adapter of that name; the error suggests the most similar one.
         """
         found = self._adapters.get(str(name))
         if found is not None:

@@ -24,7 +24,7 @@ class PayloadError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WireCall:
-    """A call as it is in the provider's format."""
+    """A call in the provider's format."""
 
     name: str | None
     """The converted name of the tool; None if the call does not name it."""
@@ -35,7 +35,7 @@ class WireCall:
 
 
 class CallFormat(Protocol):
-    """Reader and writer of one provider's calls and results; a malformed payload is a `PayloadError`."""
+    """Reader and writer of one provider's calls and results; a malformed payload raises `PayloadError`."""
 
     def read_call(self, payload: Any) -> WireCall:
         """Parse a call in this format."""
@@ -50,7 +50,7 @@ class CallFormat(Protocol):
         ...
 
     def bundle(self, payloads: Iterable[Any]) -> list[Any]:
-        """Combine definitions to the value of `tools` in a request."""
+        """Combine definitions into the value of `tools` in a request."""
         ...
 
 

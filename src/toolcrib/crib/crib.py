@@ -53,9 +53,9 @@ class Crib(View):
     >>> anyio.run(main)
     3
 
-    Servers and APIs need `async with crib:`. What was kept of an earlier run is served at once, and all are
-    asked for their tools in the background; a call that needs one of which nothing is known yet waits for its
-    first answer. Everything is safe to use from many tasks of one event loop.
+    Servers and APIs need `async with crib:`. Tools stored by an earlier run are available at once, and all
+    servers and APIs are asked for their tools in the background; a call that needs one whose tools are not
+    known yet waits for its first answer. A crib is safe to use from many tasks of one event loop.
     """
 
     _way_in: ClassVar[str] = "async with crib:"
@@ -130,30 +130,30 @@ class Crib(View):
 
     @property
     def discovery(self) -> Discovery:
-        """The catalogue and its documentation; entering replaces it where the catalogue is kept in a file."""
+        """The catalogue and its documentation; entering a crib replaces it if it is stored in a file."""
         return self._engine.discovery
 
     @property
     def audit_status(self) -> AuditStatus | None:
-        """How the audit file is doing; None where no calls are written down."""
+        """The status of the audit file; None if calls are not recorded."""
         audit = self._engine.audit
         return None if audit is None else audit.status
 
     @property
     def catalogue_status(self) -> StoreStatus | None:
-        """How the file of the catalogue is doing; None where the catalogue is not kept."""
+        """The status of the catalogue's file; None if the catalogue is not stored."""
         store = self._engine.store
         return None if store is None else store.status
 
     @property
     def shared_logins(self) -> SharedLogins | None:
-        """The logins that this gateway shares with others; None where they are its own."""
+        """The logins that this gateway shares with others; None if it does not share them."""
         servers = self._engine.servers
         return None if servers is None else servers.logins
 
     @property
     def shared_store(self) -> PostgresStore | None:
-        """The database that this gateway shares with others; None where there is none."""
+        """The database that this gateway shares with others; None if there is none."""
         store = self._engine.store
         return None if store is None else store.shared
 
@@ -164,13 +164,13 @@ class Crib(View):
 
     @property
     def trust(self) -> Trust:
-        """What was approved of servers and APIs, what has changed since, and the decisions about it."""
+        """Approvals of the tools of servers and APIs, changes since then, and decisions about them."""
         self._check_open()
         return Trust(self._engine)
 
     @property
     def needs_start(self) -> bool:
-        """Whether there are servers or APIs, and nobody has entered this crib yet."""
+        """Whether there are servers or APIs, and this crib has not been entered yet."""
         return self._shared.state == "fresh" and bool(self._engine.names)
 
     async def __aenter__(self) -> Self:
@@ -207,14 +207,14 @@ class Crib(View):
     ) -> Callable[[Callable[P, R]], LocalTool[P, R]]: ...
 
     def add(self, function: Any = None, /, **options: Any) -> Any:
-        """Add a typed function, or a tool made of one, and return the tool; also as a decorator.
+        """Add a typed function, or a tool made from one, and return the tool; also as a decorator.
 
         The options are those of `tool`: name, title, description, annotations, arguments and the like. They
-        stand instead of what the tool says of itself. A `Tool` without a function is added where its
-        `backend` says what runs it. A tool of the same id replaces the one that was added before.
+        override the tool's own values. A `Tool` without a function can be added if its `backend` names what
+        runs it. A tool with the same id replaces the one that was added before.
 
         Raises:
-            InvalidToolError: it cannot be made a tool.
+            InvalidToolError: it cannot be made into a tool.
             InvalidSchemaError: a schema of the tool cannot be used.
         """
         check_options(options)
@@ -247,21 +247,21 @@ class Crib(View):
         return record
 
     async def ready(self, timeout: float | None = None) -> dict[str, ServerStatus]:  # noqa: ASYNC109 - optional servers may be late
-        """Wait until all servers and APIs have listed their tools or failed, and return how they are doing.
+        """Wait until all servers and APIs have listed their tools or failed, and return their status.
 
         After `timeout` seconds, those that are not required may still be missing.
 
         Raises:
-            ServerUnavailableError: one that is required has failed, or is not there in time.
+            ServerUnavailableError: a required one has failed, or was not ready in time.
         """
         await self._tools.wait_for_all(timeout)
         return self.status()
 
     async def run_worker(self, *, on_started: Callable[[], object] | None = None) -> None:
-        """Do pieces of the durable runs of all principals for Temporal, until this is cancelled.
+        """Run a Temporal worker for the durable runs of all principals, until cancelled.
 
         Any number of workers may run, on any number of machines, with the same configuration. Functions that
-        a program has added are called by its own workers alone. Call it inside `async with crib:`.
+        a program has added are called only by its own workers. Call it inside `async with crib:`.
 
         Raises:
             ConfigError: the settings have no section `engine`.
@@ -284,18 +284,18 @@ class Crib(View):
             await anyio.sleep_forever()
 
     def stop_server(self, name: str) -> None:
-        """Stop an MCP server when its calls have ended, and refuse others until `start_server`.
+        """Stop an MCP server when its calls have ended, and refuse further calls until `start_server`.
 
         Raises:
-            ServerUnavailableError: there is none of this name, or it is disabled.
+            ServerUnavailableError: there is no server of this name, or it is disabled.
         """
         self._servers.pause(name)
 
     async def start_server(self, name: str) -> None:
-        """Start an MCP server, after stopping it where it runs, and list its tools.
+        """Start an MCP server, or restart it if it is running, and list its tools.
 
         Raises:
-            ServerUnavailableError: there is none of this name, or it cannot be started.
+            ServerUnavailableError: there is no server of this name, or it cannot be started.
         """
         await self._servers.restart(name)
 
@@ -307,26 +307,27 @@ class Crib(View):
         return self._engine.servers
 
     async def reload(self, config: Config, *, on_switched: Callable[[], object] | None = None) -> Reload:
-        """Take up another configuration without dropping calls, and return what is different.
+        """Apply another configuration without dropping calls, and return the differences.
 
-        Servers and APIs that differ are stopped when their calls are done; the others are not touched. Views
-        of toolsets are as they were defined: ask `view` for them again, from `on_switched` on, which is
-        called as soon as the settings hold; removing the tools of what left takes longer.
+        Servers and APIs that differ are stopped when their calls are done; the others are not touched.
+        Existing views keep the old definitions of their toolsets: get new ones from `view` once `on_switched`
+        is called, which happens as soon as the settings are in force; the tools of removed servers disappear
+        later.
 
         Raises:
-            ConfigError: it cannot be used, and nothing is changed.
+            ConfigError: the configuration cannot be used; nothing is changed.
         """
         self._check_open()
         return await self._engine.reload(load(config), on_switched or (lambda: None))
 
     def view(self, toolset: str | ToolsetSettings | Scope) -> View:
-        """Return the part of this crib that a toolset admits: one of the settings by its name, or any other.
+        """Return a view of the tools in a toolset: one from the settings, by name, or any other.
 
-        Every call makes another view, of what the toolset is then; making one costs nothing, and all of them
-        share the servers and the sandboxes of the crib. Views cannot be nested.
+        Each call returns a new view, with the toolset as it is defined at that time; views are cheap, and all
+        of them share the servers and the sandboxes of the crib. Views cannot be nested.
 
         Raises:
-            ConfigError: no toolset is called that, or it names what no tool can be called.
+            ConfigError: there is no toolset of that name, or it contains a name that no tool can have.
         """
         name = toolset if isinstance(toolset, str) else None
         return View(self._shared, scope_of(toolset, self.settings), toolset=name)
@@ -341,25 +342,26 @@ class Crib(View):
         description: str = "",
         parameters: Collection[str] | Mapping[str, str] | None = None,
     ) -> Tool:
-        """Make a tool of a run that went well, add it to the catalogue, and return it.
+        """Make a tool from a successful run, add it to the catalogue, and return it.
 
-        It runs the same code in the same kind of sandbox, or the same chain, as whoever calls it: all its
-        calls are theirs, and the policy is asked about each. Its input schema has the parameters, with what
-        the run used as their defaults; its output schema is what the run gave. Where the catalogue is kept,
-        so is the tool; under the same name and version it takes the place of an earlier one.
+        It runs the same code in the same kind of sandbox, or the same chain, on behalf of its caller: all its
+        calls are made in the caller's name, and the policy is applied to each. Its input schema has the
+        parameters, with the values of the run as their defaults; its output schema describes the result of
+        the run. The tool is stored if the catalogue is; it replaces an earlier one of the same name and
+        version.
 
         Args:
-            result: what `execute` or `run_chain` returned.
+            result: the result of `execute` or `run_chain`.
             name: the name of the tool.
             version: its version.
             namespace: its namespace.
-            description: what it is for, for those who search.
-            parameters: of code, the names of the constants that callers may set: assignments of a literal
-                at the top of the code, to a name that is assigned once; None means all of them. Of a chain,
-                where in its steps each parameter stands, such as `{"city": "/0/args/city"}`.
+            description: its purpose, which searches use.
+            parameters: for code, the names of the constants that callers may set: assignments of a literal at
+                the top of the code, to a name that is assigned once; None means all of them. For a chain, the
+                place of each parameter in its steps, such as `{"city": "/0/args/city"}`.
 
         Raises:
-            InvalidToolError: there is nothing to save, or a parameter is not there.
+            InvalidToolError: there is nothing to save, or a parameter does not exist.
         """
         return self._saved_tools.save(
             result,
@@ -375,7 +377,7 @@ class Crib(View):
         return self._saved_tools.list_all()
 
     def delete_saved_tool(self, tool_id: str) -> None:
-        """Take a saved tool out of the catalogue, and forget it; a call of it that runs goes on.
+        """Delete a saved tool from the catalogue; running calls of it continue.
 
         Raises:
             ToolNotFoundError: there is no such tool.

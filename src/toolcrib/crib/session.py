@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolcrib.adapter import Bundle, Conversion, FeatureLossWarning
 
 _MAX_FOUND = 32
-"""Tools of earlier searches that stay listed; those found last."""
+"""The maximum number of tools from earlier searches that stay listed: those found last."""
 _LIMIT = 5
 _MAX_LIMIT = 20
 SEARCH_TOOL: Final = Tool(
@@ -89,8 +89,8 @@ class SearchOnDemand:
 class ToolSession:
     """The converted tools of a conversation, and the function that runs its calls; see `Crib.session`.
 
-    It keeps nothing of the conversation: one session may serve many at once. With a search it keeps the tools
-    that were found, so each conversation has a session of its own.
+    It stores nothing of the conversation, so one session may serve many at once. With a search, it stores the
+    tools that were found, so each conversation needs its own session.
     """
 
     def __init__(
@@ -118,17 +118,17 @@ class ToolSession:
 
     @property
     def warnings(self) -> "tuple[tuple[str, FeatureLossWarning], ...]":
-        """Everything that the provider's format has lost or rewritten, with the id of its tool."""
+        """The losses and rewrites of the conversions, each with the id of its tool."""
         return self._bundle.warnings
 
     def __repr__(self) -> str:
         return f"<ToolSession {self._adapter}, {count_noun(len(self._bundle.conversions), 'tool')}>"
 
     def join(self, chunks: Iterable[Any]) -> Any:
-        """Return the response that the chunks of a stream make together, for `run`.
+        """Combine the chunks of a stream into a response, for `run`.
 
-        They are what the provider's SDK yields with `stream=True`, or their JSON. A call that was cut off is
-        not run, and answered with an error.
+        The chunks are those that the provider's SDK yields with `stream=True`, or their JSON. A call that was
+        cut off is not run, and is answered with an error.
 
         Raises:
             ConversionError: the provider failed within its response.
@@ -136,14 +136,14 @@ class ToolSession:
         return self._format.join(chunks)
 
     async def run(self, response: Any) -> list[Any]:
-        """Run every call in a model's response, and return the messages to append; none without a call.
+        """Run every call in a model's response, and return the messages to append; empty if it has no calls.
 
-        They are the model's own message and the results, in the order of the calls, which run side by side.
-        What goes wrong with a call is a result that says so to the model.
+        They are the model's own message and the results, in the order of the calls, which run concurrently. A
+        call that fails has a result with the error, for the model to read.
 
         Raises:
-            ConversionError: it is no response, such as the body of an error; a call has no id, or there are
-                no tools in this session.
+            ConversionError: it is not a response, but for example the body of an error; a call has no id; or
+                there are no tools in this session.
             CribStateError: the crib is closed.
         """
         turn = self._format.read(response)
@@ -208,14 +208,14 @@ class SyncToolSession:
 
     @property
     def warnings(self) -> "tuple[tuple[str, FeatureLossWarning], ...]":
-        """Everything that the provider's format has lost or rewritten, with the id of its tool."""
+        """The losses and rewrites of the conversions, each with the id of its tool."""
         return self._session.warnings
 
     def join(self, chunks: Iterable[Any]) -> Any:
-        """Return the response that the chunks of a stream make together, for `run`.
+        """Combine the chunks of a stream into a response, for `run`.
 
-        They are what the provider's SDK yields with `stream=True`, or their JSON. A call that was cut off is
-        answered with an error.
+        The chunks are those that the provider's SDK yields with `stream=True`, or their JSON. A call that was
+        cut off is answered with an error.
         """
         return self._session.join(chunks)
 

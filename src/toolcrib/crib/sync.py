@@ -152,10 +152,10 @@ class SyncCrib:
     >>> crib.run("add", {"a": 1, "b": 2}).structured
     3
 
-    `with crib:` starts servers and APIs, and stops them at its end. Without it the first call starts them;
-    they stop with `close`, with a crib that nobody holds any more, and with the program. It may be used from
-    many threads and in notebooks, whose event loop stands still meanwhile. Interrupting a call, as with
-    Ctrl-C, cancels the tool. For views of a part of the tools there is `Crib.view`.
+    `with crib:` starts servers and APIs, and stops them at the end of the block. Without it, the first call
+    starts them; they stop on `close`, when the crib is garbage-collected, or when the program ends. It may be
+    used from many threads, and in notebooks, whose event loop is blocked during a call. Interrupting a call,
+    as with Ctrl-C, cancels the tool. For a view of some of the tools, use `Crib.view`.
     """
 
     def __init__(  # noqa: PLR0913 - as for a crib
@@ -290,7 +290,7 @@ class SyncCrib:
         return self._run_started(partial(self._crib.learned, tool_id))
 
     def forget_learned(self, tool_id: str | None = None, question: str | None = None) -> int:
-        """Delete what `learned` returns, or of it one question; return how many."""
+        """Delete the questions that `learned` returns, or one of them; return the number deleted."""
         return self._run_started(partial(self._crib.forget_learned, tool_id, question))
 
     def tools(self, **options: Unpack[ListOptions]) -> Page[Summary]:
@@ -308,7 +308,7 @@ class SyncCrib:
         *,
         context: CallContext | None = None,
     ) -> ToolDoc:
-        """Return what is known about a tool."""
+        """Return the documentation of a tool."""
         return self._run_started(partial(self._crib.describe, tool_id, level, context=context))
 
     def examples(self, tool_id: Ref, max: int | None = None) -> tuple[ToolExample, ...]:  # noqa: A002 - as in the catalogue
@@ -327,7 +327,7 @@ class SyncCrib:
         context: CallContext | None = None,
         defaults: bool = False,
     ) -> RunResult:
-        """Run a tool and return what it gave; `progress` is called in the thread of the crib."""
+        """Run a tool and return its result; `progress` is called in the thread of the crib."""
         asked = partial(
             self._crib.run,
             timeout=timeout,
@@ -433,7 +433,7 @@ class SyncCrib:
         description: str = "",
         parameters: Collection[str] | Mapping[str, str] | None = None,
     ) -> Tool:
-        """Make a tool of a run that went well, as `Crib.save_as_tool` does."""
+        """Make a tool from a successful run, as `Crib.save_as_tool` does."""
         return self._crib.save_as_tool(
             result,
             name=name,
@@ -543,12 +543,12 @@ class SyncCrib:
         """Run an asynchronous function with the `Crib` in its event loop, such as one that uses a view of it.
 
         Raises:
-            CribStateError: the crib is closed, or is closed meanwhile.
+            CribStateError: the crib is closed, or is closed during the call.
         """
         return self._run_started(lambda: ask(self._crib))
 
     async def await_in_loop(self, ask: Callable[[Crib], Awaitable[T]]) -> T:
-        """Do as `call_in_loop` from another event loop; cancelling the caller cancels the function.
+        """Do as `call_in_loop` does, but from another event loop; cancelling the caller cancels the function.
 
         Raises:
             CribStateError: as for `call_in_loop`.

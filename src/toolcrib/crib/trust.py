@@ -64,7 +64,7 @@ class TrustChange(Record):
     """One difference from what was approved."""
 
     path: str
-    """The place of the change, as a JSON Pointer into the definition."""
+    """The location of the change, as a JSON Pointer into the definition."""
     kind: str
     """The kind of change, such as `words` or `argument-required`."""
     level: Level
@@ -83,31 +83,31 @@ class TrustDrift(Record):
     changes: tuple[TrustChange, ...]
     """The changes, the most important first."""
     lines: tuple[str, ...] = ()
-    """The lines of the lock that an approval would change, as `diff -u` writes them; of tools alone."""
+    """The lines of the lock that an approval would change, as `diff -u` writes them; for tools only."""
 
 
 class TrustFinding(Record):
     """One thing in a definition that may mislead a model, as the scan found it."""
 
     id: str
-    """The id of a tool without its version, or the name of the server whose own words they are."""
+    """The id of a tool without its version, or the name of a server, for findings in its own text."""
     verdict: Literal["suspicious", "poisoned"]
-    """The decision about all findings of that definition."""
+    """The verdict on all findings in that definition."""
     rule: str
     """The name of the rule, by which a finding is suppressed."""
     severity: Literal["hard", "soft"]
-    """Hard ones are hidden or encoded, or orders about other tools, files or secrets."""
+    """`hard`: text that is hidden or encoded, or instructions about other tools, files or secrets."""
     path: str
-    """Where, as a JSON Pointer: into the definition of a tool, or `/instructions`, `/prompts/NAME/...` and
-    `/templates/URI/...` of a server."""
+    """The location, as a JSON Pointer: into the definition of a tool, or `/instructions`, `/prompts/NAME/...`
+    and `/templates/URI/...` of a server."""
     message: str
     """The effect of the text."""
     excerpt: str
-    """The words."""
+    """An excerpt of the text."""
 
 
 class TrustWithheld(Record):
-    """Something that may not be used, and why."""
+    """Something that may not be used, and the reason."""
 
     id: str
     """The id of a tool, `server/NAME`, `prompt/SERVER/NAME`, `template/SERVER/URI` or `resource/SERVER/URI`,
@@ -120,7 +120,7 @@ class TrustReport(Record):
     """A comparison of the present definitions with the approved ones."""
 
     lock: str | None
-    """The path of the lock, which need not be there; None without a configuration file."""
+    """The path of the lock, which may not exist; None without a configuration file."""
     is_locked: bool
     """Whether there is a lock."""
     level: Level
@@ -140,7 +140,7 @@ class TrustReport(Record):
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether the scan finds a definition that is made to mislead a model."""
+        """Whether the scan finds a definition that is designed to mislead a model."""
         return any(each.verdict == "poisoned" for each in self.findings)
 
 
@@ -167,8 +167,8 @@ class TrustRequirement(Record):
     wanted: str
     """The requested tool."""
     state: RequirementState
-    """`changed` can be called all the same; `other` is of another version or digest; the server of an
-    `unavailable` one does not answer."""
+    """A `changed` tool can be called all the same; an `other` one has another version or digest; the server
+    of an `unavailable` one does not answer."""
     level: Level = "none"
     """The level of the change since its approval."""
     reason: str = ""
@@ -237,7 +237,7 @@ class _Decision:
 
 
 class Trust:
-    """Reports on the tools of servers and APIs, and decides about their use; see the module."""
+    """Reports on the tools of servers and APIs, and records decisions on their use."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -252,10 +252,10 @@ class Trust:
         return await to_thread.run_sync(self._report, offers)
 
     async def lock(self, *, by: str, force: bool = False) -> TrustEdit:
-        """Write the lock of all that is offered, or add what is new; with `force`, approve all changes too.
+        """Write a lock of all definitions, or add the new ones; with `force`, approve all changes too.
 
-        Blocks and suppressed findings stay, and so does what is known of servers that have not answered. What
-        the scan calls poisoned is left out; `approve` takes it by its name.
+        Blocks and suppressed findings stay, and so do the entries of servers that have not answered.
+        Definitions that the scan calls poisoned are left out; approve them by name with `approve`.
 
         Raises:
             LockError: the lock cannot be read, and `force` is not given; or it cannot be written.
@@ -264,13 +264,13 @@ class Trust:
         return await self._change(offers, partial(_Approval(offers, by).lock_all, force=force), is_new=force)
 
     async def approve(self, *subjects: str, by: str, everything: bool = False) -> TrustEdit:
-        """Approve subjects as they are now; one that is gone leaves the lock, and a block of a tool ends.
+        """Approve subjects as they are now; remove missing ones from the lock, and unblock blocked tools.
 
-        The first approval of a tool approves its server too. `everything` approves all that differs, but for
-        what is blocked and what the scan calls poisoned, which has to be named.
+        The first approval of a tool approves its server too. `everything` approves all differences, except
+        for subjects that are blocked or that the scan calls poisoned, which must be named.
 
         Raises:
-            ToolNotFoundError: nobody offers it, and the lock does not have it.
+            ToolNotFoundError: no server or API offers it, and it is not in the lock.
             LockError: the lock cannot be read or written.
         """
         offers = await self._read_offers()
@@ -283,11 +283,11 @@ class Trust:
         )
 
     async def block(self, tool_id: str, *, reason: str, by: str, absent: bool = False) -> TrustEdit:
-        """Let nobody use a tool, whatever it says of itself; an approval ends that.
+        """Block a tool for all callers, whatever its definition; approving it removes the block.
 
         Raises:
             ToolNotFoundError: no tool of this id is known, and `absent` does not allow that; or it is the
-                name that a toolset gives a tool, which has an id of its own.
+                name that a toolset gives a tool, whose own id is required.
             LockError: the lock cannot be read or written.
         """
         offered = self._engine.listed_tools().values()
@@ -326,9 +326,9 @@ class Trust:
                 raise ToolNotFoundError(subject, (own_id,), reason)
 
     async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
-        """Accept what rules of the scan find in a tool, or in all words of a server.
+        """Suppress findings of some rules of the scan, in a tool or in all text of a server.
 
-        A server is named by its name, or by `server/NAME`, one of its prompts or one of its templates.
+        A server is given by its name, by `server/NAME`, or by one of its prompts or templates.
 
         Raises:
             LockError: the lock cannot be read or written.
@@ -346,14 +346,14 @@ class Trust:
         return await self._change(None, change)
 
     async def require(self, *wanted: str) -> tuple[TrustRequirement, ...]:
-        """Return for tools whether they are ready: there, of the right version or digest, and as approved.
+        """Return whether tools are ready: available, with the right version or digest, and as approved.
 
-        They are named `github:list`, `github:list@1.2`, with any range of versions, or
+        Tools are given as `github:list`, as `github:list@1.2`, with any version range, or as
         `github:list@sha256:...`, with at least twelve characters of the digest.
 
         Raises:
             LockError: the lock cannot be read.
-            InvalidConstraintError: a version is none.
+            InvalidConstraintError: a version range is invalid.
         """
         offers = await self._read_offers()
         report = await to_thread.run_sync(self._report, offers)
@@ -367,7 +367,7 @@ class Trust:
         """Return the findings of the scan in each definition, withheld or not.
 
         These are all tools by their ids, and the instructions, prompts and templates of servers by their
-        subjects, also where trust is off. Suppressed findings are left out.
+        subjects, even if trust is off. Suppressed findings are left out.
 
         Raises:
             LockError: the lock cannot be read.
@@ -387,7 +387,7 @@ class Trust:
         return await to_thread.run_sync(run)
 
     async def reread(self) -> None:
-        """Take up a lock that something else has written; a gateway does so by itself."""
+        """Reload a lock that another program has written; a gateway does this automatically."""
         await self._engine.reread_lock()
 
     # What is offered, and what is approved

@@ -209,7 +209,7 @@ class View:
         An id without a version means the highest one, as for `run`.
 
         Raises:
-            ToolNotFoundError: there is no such tool; with suggestions.
+            ToolNotFoundError: there is no such tool; the error has suggestions.
             InvalidToolIdError: the id is invalid.
             BackendUnavailableError: its server has not listed its tools.
         """
@@ -223,9 +223,10 @@ class View:
     ) -> Page[Result]:
         """Return the tools that fit a question, best first, as `Index.search` does.
 
-        A server that does not answer is left out, and never makes it fail. Questions that were followed by
-        runs of a tool raise it, as `search.learn` of the configuration says. With `explain=True`, each result
-        has the reasons for its score (`Result.why`). `context` is for programs that relay searches of others.
+        A server that does not answer is left out, and never makes the search fail. Questions that were
+        followed by runs of a tool rank that tool higher, depending on the setting `search.learn`. With
+        `explain=True`, each result has the reasons for its score (`Result.why`). `context` is for programs
+        that relay the searches of others.
         """
         await self._tools.wait_for_listing(options)
         search = self.settings.search
@@ -290,15 +291,15 @@ class View:
         return self._note_unanswered(self.index.tools(**options), options.get("namespace"))
 
     async def namespaces(self) -> tuple[str, ...]:
-        """Return the namespaces in order; an empty one stands for the tools without."""
+        """Return the namespaces in order; an empty one stands for the tools without a namespace."""
         await self._tools.wait_for_listing({})
         return self.index.namespaces()
 
     async def learned(self, tool_id: str | None = None) -> tuple[LearnedQuestion, ...]:
         """Return the questions learned from use: for a tool, without its version, or for all.
 
-        A view has those of its principal, else of the program and its user, for the tools that it shows, by
-        the ids that they have there. A crib has those of everybody.
+        A view returns those of its principal, or else of the program and its user, for the tools in the view,
+        by their ids there. A crib returns those of all principals.
         """
         self._check_open()
         learning = self._shared.engine.learning
@@ -312,7 +313,7 @@ class View:
         )
 
     async def forget_learned(self, tool_id: str | None = None, question: str | None = None) -> int:
-        """Delete what `learned` returns, or of it one question; return how many.
+        """Delete the questions that `learned` returns, or one of them; return the number deleted.
 
         Raises:
             StoreError: they cannot be deleted.
@@ -347,14 +348,14 @@ class View:
         *,
         context: CallContext | None = None,
     ) -> ToolDoc:
-        """Return what is known about a tool: `summary`, `schema` or `full`.
+        """Return the documentation of a tool at a level of detail: `summary`, `schema` or `full`.
 
         `full` has what `toolcrib enrich` wrote, and the questions that the caller (of `context`, if given)
         asked before it ran the tool.
 
         Raises:
-            ToolNotFoundError: there is no such tool, with suggestions.
-            BackendUnavailableError: it may be one of a server that has not listed its tools.
+            ToolNotFoundError: there is no such tool; the error has suggestions.
+            BackendUnavailableError: the tool may belong to a server that has not listed its tools.
         """
         tool_id = self._id_of(tool_id)
         await self._tools.wait_for(tool_id)
@@ -390,7 +391,7 @@ class View:
         )[:MAX_QUESTIONS]
 
     def warnings(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Return a sentence on each of some known tools in which the scan finds something."""
+        """Return a sentence for each of the given known tools that has findings of the scan."""
         engine = self._shared.engine
         found = (engine.scans.warning(self.index.get(each)) for each in ids)
         return tuple(each for each in found if each is not None)
@@ -402,10 +403,10 @@ class View:
         return self._tools.docs_for(tool_id).examples(tool_id, max)
 
     def known(self, tool_id: str | ToolId, level: DetailLevel | DetailName = "schema") -> ToolDoc:
-        """Return the documentation of a known tool, as `describe`; does not wait for servers.
+        """Return the documentation of a known tool, as `describe` does, but without waiting for servers.
 
         Raises:
-            ToolNotFoundError: there is no such tool; with suggestions.
+            ToolNotFoundError: there is no such tool; the error has suggestions.
             BackendUnavailableError: its server has not listed its tools.
             ValidationError: there is no such level.
         """
@@ -429,12 +430,12 @@ class View:
 
         Waiting for its server counts towards `timeout`. Without `frame_progress` the callback gets only the
         progress that the tool reports, without `started` and `completed`. `defaults` fills in missing
-        arguments from the input schema. `context` is for programs that relay calls of others: it has all
-        facts of the call, and replaces `principal`.
+        arguments from the input schema. `context` is for programs that relay calls of others: it describes
+        the whole call, and replaces `principal`.
 
         Raises:
             ToolNotFoundError: no tool matches the reference.
-            ToolError: one of its subclasses, with the reason, the backend and the stage.
+            ToolError: the call failed; a subclass, with the reason, the backend and the stage.
         """
         return await self._shared.engine.runner.run(
             self._id_of(tool_id),
@@ -533,17 +534,17 @@ class View:
         """Run code that calls tools, in a sandbox, as `Runtime.execute` does.
 
         In the code, each namespace is an object: `await github.create_issue(title="...")`. The value of the
-        run is that of `__out`. Options that are not given, each of the limits too, are those of the section
-        `code` of the configuration. A durable run is recorded before and after each call, and can be
-        continued by `resume`, in another process too.
+        run is that of `__out`. Options that are not given, including each limit, come from the section `code`
+        of the configuration. A durable run is recorded before and after each call, and can be continued by
+        `resume`, even in another process.
 
         Raises:
             ValidationError: the options are invalid.
             CodeError: the code is invalid, or raised an error.
             LimitExceededError: the code exceeded a limit or its timeout.
             SandboxViolationError: the code tried something that the sandbox forbids.
-            RuntimeUnavailableError: the sandbox cannot run here, with what to install; or it is busy with the
-                code of this caller and others, with when to try again.
+            RuntimeUnavailableError: the sandbox cannot run here, and the error has the remedy; or it is busy
+                with the code of this caller and others, and the error has the time to wait.
         """
         context = self._context(principal, context)
         options = {"backend": backend, "profile": profile, "timeout": timeout, "limits": limits}
@@ -567,7 +568,7 @@ class View:
 
     @property
     def code_names(self) -> CodeNames:
-        """The tools that code may name, for those who run it by a `Runtime` of their own."""
+        """The tools that code may name, for programs that run it in their own `Runtime`."""
         self._check_open()
         return CodeNames(lambda: self._shared.engine.visible(self._scope, self._principal))
 
@@ -583,14 +584,14 @@ class View:
     async def stubs(
         self, tools: Iterable[Named] | None = None, *, namespace: str | None = None, budget: int | None = None
     ) -> str:
-        """Return tools as Python signatures, under the names by which code reaches them in `execute`.
+        """Return tools as Python signatures, under the names that code uses for them in `execute`.
 
-        Of those named, or of what a search found; else of a namespace, or of all. `budget` is how many
-        tokens the text may take, as for `Runtime.stubs`. `toolcrib.runtime.GUIDE` says the rest to a model.
-        Tools that are not there are left out.
+        The tools are those named or those that a search found; otherwise those of a namespace, or all.
+        `budget` limits the tokens of the text, as for `Runtime.stubs`. `toolcrib.runtime.GUIDE` explains the
+        rest to a model. Unknown tools are left out.
 
         Raises:
-            InvalidToolIdError: one is named by what is no id.
+            InvalidToolIdError: a name is not a valid tool id.
         """
         named = None if tools is None else [self._id_of(tool) for tool in tools]
         await self._wait_for_named(named, namespace)
@@ -642,11 +643,11 @@ class View:
 
     @property
     def content(self) -> ViewContent:
-        """The resources and prompts of the servers, for those who pass them on."""
+        """The resources and prompts of the servers, for programs that pass them on."""
         return self.content_for(CallContext(principal=self._principal))
 
     def content_for(self, context: CallContext) -> ViewContent:
-        """Return the resources and prompts of the servers, asked for in the name of a caller."""
+        """Return the resources and prompts of the servers, as requested on behalf of a caller."""
         if context.principal is None:
             context = replace(context, principal=self._principal)
         engine, tools = self._shared.engine, self._tools
@@ -657,29 +658,29 @@ class View:
         return ViewContent(servers, names, engine.lists, grants, engine.listing, engine.gate)
 
     async def resources(self) -> tuple[Resource, ...]:
-        """Return what the servers let be read; one of which nothing is known is left out, as `absent` says.
+        """Return the resources of the servers, without those of servers that are not known yet; see `absent`.
 
-        What was kept of an earlier run is returned at once; a server of which nothing is known is waited for,
-        and one that does not tell of changes is asked again.
+        Resources stored by an earlier run are returned at once. A server without stored ones is waited for,
+        and left out if it does not answer; one that does not announce changes is asked again.
         """
         return await self.content.resources()
 
     async def resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """Return the templates of resources whose addresses are to be filled in, as `resources` does."""
+        """Return the resource templates of the servers, as `resources` does."""
         return await self.content.templates()
 
     async def read(self, uri: str, *, server: str | None = None) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource; `server` says whose, where several have the address.
+        """Return the contents of a resource; `server` selects one if several have the URI.
 
         Raises:
             ResourceNotFoundError: no server lists it or has a template for it.
-            RequestRefusedError: the server does not give it.
+            RequestRefusedError: the server refuses to return it.
             ServerUnavailableError: the server that has it, or may have it, does not answer.
         """
         return await self.content.read(uri, server)
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """Return the prompts of the servers, known and waited for as those of `resources` are."""
+        """Return the prompts of the servers, stored and waited for in the same way as `resources`."""
         return await self.content.prompts()
 
     async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
@@ -687,7 +688,7 @@ class View:
 
         Raises:
             PromptNotFoundError: no server has it, or several do.
-            RequestRefusedError: the server does not give it, such as for a missing argument.
+            RequestRefusedError: the server refuses to return it, for example because an argument is missing.
             ServerUnavailableError: the server that has it, or may have it, does not answer.
         """
         return await self.content.prompt(name, args or {})
@@ -695,18 +696,18 @@ class View:
     async def complete(
         self, ref: str, argument: str, value: str = "", *, args: Mapping[str, str] | None = None
     ) -> Completion:
-        """Return values for an argument that begins so: of a prompt by its name, or of a resource template.
+        """Return completions of a value, for an argument of a prompt or of a resource template.
 
         `args` are the arguments given already. Raises what `prompt` and `read` raise.
         """
         return await self.content.complete(ref, argument, value, args or {})
 
     async def watch(self, uri: str, *, server: str | None = None) -> Callable[[], Awaitable[None]]:
-        """Have a server tell `on_content_change` of a resource; returns what stops that, once for each."""
+        """Subscribe `on_content_change` to a resource; return the function that ends this subscription."""
         return await self.content.watch(uri, server)
 
     def on_content_change(self, callback: OnContent) -> Callable[[], None]:
-        """Call back when the resources or prompts of a server have changed; returns what stops it."""
+        """Register a callback for changes of resources and prompts; return the function that removes it."""
         return self.content.on_change(callback)
 
     async def session(
@@ -719,13 +720,13 @@ class View:
         principal: Principal | None = None,
         **options: "Unpack[ConversionOptions]",
     ) -> ToolSession:
-        """Return tools for talks with a model of `openai`, `anthropic` or `gemini`: all, or those named.
+        """Return all tools, or those named, for conversations with `openai`, `anthropic` or `gemini` models.
 
-        Send its `tools` with each request, and append what its `run` makes of each response, until that is
-        nothing. The options are those of `convert`; the model's calls run as `run` runs them.
+        Send its `tools` with each request, and append the messages that its `run` returns for each response,
+        until there are none. The options are those of `convert`; the model's calls run as `run` runs them.
 
-        With `search` the model has `search_tools` beside those named, and what it finds is in `tools` of the
-        next request. Such a session is for one conversation.
+        With `search`, the model has `search_tools` in addition to those named, and the tools that it finds
+        are in `tools` of the next request. Such a session is for one conversation.
 
         Raises:
             ConversionError: there is no such format, or a tool cannot be written in it.
@@ -800,7 +801,7 @@ class View:
 
         Raises:
             RunNotFoundError: there is none, or it belongs to another principal.
-            SnapshotError: what is stored was changed, or signed with another key.
+            SnapshotError: the stored run was modified, or signed with another key.
         """
         async with self._durable.keeper(keep=self._is_entered) as keeper:
             details = await keeper.read(run_id, principal or self._principal)
@@ -808,12 +809,12 @@ class View:
         return details.replace(run=_without_ended(details.run, ended)) if ended else details
 
     async def cancel_run(self, run_id: str, *, principal: Principal | None = None) -> None:
-        """Cancel a durable run of this process, or one that Temporal does; it can be resumed.
+        """Cancel a durable run of this process, or one that Temporal executes; it can be resumed.
 
         Raises:
             RunNotFoundError: there is none, or it belongs to another principal.
-            RunStateError: it does not run, or another process runs it.
-            EngineUnavailableError: Temporal does it, and cannot be reached.
+            RunStateError: it is not running, or another process runs it.
+            EngineUnavailableError: Temporal executes it, and cannot be reached.
         """
         found = await self.describe_run(run_id, principal=principal)
         if found.run.state != "running":
@@ -834,9 +835,9 @@ class View:
     ) -> ExecuteResult | ChainResult:
         """Continue a durable run and return its result; return the stored one if it is done.
 
-        It continues in the toolset that it was begun in, as the settings have that now.
+        It continues in the toolset that it was started in, as that is configured now.
 
-        Answered calls are not repeated. Calls that were begun, and have no known answer, are repeated if the
+        Answered calls are not repeated. Calls that were started but have no known answer are repeated if the
         tool is annotated as read-only or idempotent.
 
         Args:
@@ -848,14 +849,14 @@ class View:
 
         Raises:
             RunNotFoundError: there is none, or it belongs to another principal.
-            RunStateError: it is running, or it has failed; or it is done, and answers were given; or this is
-                the view of another toolset than that of the run.
-            ConfigError: its toolset is not in the settings any more.
-            ToolNotFoundError: an answer is for a tool that is not there; the run is as it was.
-            ValidationError: an answer does not fit the output schema of its tool; the run is as it was.
-            SnapshotError: what is stored was changed, signed with another key, or is too old.
-            CallUncertainError: calls may have run, and it may do harm to repeat them.
-            EngineUnavailableError: Temporal does it, and cannot be reached.
+            RunStateError: it is running, or it has failed; or it is done, and answers were given; or this
+                view has a different toolset than the run.
+            ConfigError: its toolset is no longer in the settings.
+            ToolNotFoundError: an answer is for a tool that does not exist; the run is unchanged.
+            ValidationError: an answer does not fit the output schema of its tool; the run is unchanged.
+            SnapshotError: the stored run was modified, was signed with another key, or is too old.
+            CallUncertainError: calls may have run, and repeating them may do harm.
+            EngineUnavailableError: Temporal executes it, and cannot be reached.
         """
         given, context = context, self._context(principal, context)
         who = context.principal
@@ -907,7 +908,7 @@ class View:
 
         Raises:
             RunStateError: it was begun in other tools than those of this view.
-            ConfigError: its toolset is not in the settings any more.
+            ConfigError: its toolset is no longer in the settings.
         """
         if toolset is None or toolset == self._toolset_key:
             return self
@@ -1224,14 +1225,14 @@ class View:
             await keeper.release_workflow(piece.run_id, piece.workflow)
 
     def status(self) -> dict[str, ServerStatus]:
-        """Return how the servers and APIs are doing, by name, without asking them anything."""
+        """Return the status of the servers and APIs, by name, without sending them requests."""
         return ServerTable(self._shared.engine.visible(self._scope, self._principal).status())
 
     def absent(self) -> tuple[Absence, ...]:
         """Return the servers and APIs whose tools may be missing from lists and searches at this moment.
 
-        These are those that failed, that have not answered yet, and that did not in an earlier run either;
-        not those that are switched off.
+        These are the ones that failed, and those that have not answered yet and have no tools stored by an
+        earlier run; disabled ones are not included.
         """
         return self._shared.engine.visible(self._scope, self._principal).absent()
 

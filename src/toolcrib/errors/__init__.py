@@ -1,6 +1,6 @@
 """Errors that toolcrib raises on purpose, in one tree under `ToolcribError`.
 
-Each class also subclasses the most similar builtin exception, has its facts as attributes, and builds its
+Each class also subclasses the most similar builtin exception, has its details as attributes, and builds its
 message from them: the problem first, then the remedy.
 
     ToolcribError

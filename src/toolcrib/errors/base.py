@@ -56,7 +56,7 @@ class Problem:
     """One problem with a value."""
 
     path: str
-    """The place as a JSON Pointer into the value; empty for the value itself."""
+    """The location as a JSON Pointer into the value; empty for the value itself."""
     keyword: str
     """The schema keyword or the rule that the value violates."""
     message: str

@@ -160,7 +160,7 @@ def _hint(suggestions: tuple[str, ...]) -> str:
 
 @dataclass(eq=False)
 class LockError(ToolcribError, ValueError):
-    """A lock of tools that cannot be read, or is not one that this version understands."""
+    """A lock of approved tools that cannot be read, or whose format this version does not support."""
 
     path: str
     """The file."""
@@ -178,7 +178,7 @@ class InvalidSchemaError(ToolcribError, ValueError):
     reason: str
     """The reason why the schema cannot be used."""
     problems: tuple[Problem, ...] = ()
-    """The problems with their places, at most `MAX_PROBLEMS`."""
+    """The problems with their locations, at most `MAX_PROBLEMS`."""
 
     def __str__(self) -> str:
         details = f": {'; '.join(map(str, self.problems))}" if self.problems else ""

@@ -39,7 +39,7 @@ class RunStateError(ToolcribError, RuntimeError):
 
 @dataclass(eq=False)
 class EngineUnavailableError(ToolcribError, ConnectionError):
-    """A Temporal server that cannot be reached, or refuses this client; runs that it has go on."""
+    """A Temporal server that cannot be reached, or refuses this client; its runs continue."""
 
     address: str
     """Its host and port."""

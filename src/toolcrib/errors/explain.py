@@ -85,9 +85,10 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def explain(error: ToolcribError) -> dict[str, Any]:
-    """Return an error as JSON: `code`, `message`, `retryable`, and its facts.
+    """Return an error as JSON: `code`, `message`, `retryable`, and its details.
 
-    The standard error of a server is left out, since it may contain secrets and clients and models see this.
+    The standard error of a server is left out, since it may contain secrets, and clients and models see this
+    JSON.
 
     >>> from toolcrib.errors import ToolNotFoundError
     >>> explain(ToolNotFoundError("github:create_isue", ("github:create_issue",)))["code"]

@@ -10,7 +10,7 @@ from toolcrib.errors.text import describe_failure
 Op = Literal["resolve", "select_backend", "policy", "validate_input", "execute", "validate_output", "stream"]
 """The step of a tool call that failed."""
 Unconfirmed = Literal["declined", "dismissed", "unanswered"]
-"""The outcome of a question to a person that was not confirmed.
+"""The outcome of a confirmation request that a person did not confirm.
 
 `declined`: the person said no. `dismissed`: the client dismissed the question without an answer, as clients
 without a user do. `unanswered`: no answer came in time.
@@ -131,7 +131,7 @@ class BackendUnavailableError(ToolError, ConnectionError):
     sent: bool = True
     """Whether the call may have reached the backend; if it did not, it is safe to repeat."""
     advice: str = ""
-    """What may help, as `ServerUnavailableError.advice`; may be empty."""
+    """A suggestion, as in `ServerUnavailableError.advice`; may be empty."""
 
     def __str__(self) -> str:
         backend = self.backend or "its backend"
@@ -141,14 +141,14 @@ class BackendUnavailableError(ToolError, ConnectionError):
 
 @dataclass(eq=False, kw_only=True)
 class ToolLoginRequiredError(BackendUnavailableError):
-    """The server of a tool requires a login, shared or of the caller; the tool was not run."""
+    """The server of a tool requires a login, a shared one or the caller's own; the tool was not run."""
 
     server: str
     """The name of the server in the configuration."""
     url: str | None = None
     """The page where the caller, and nobody else, can log in with a browser; None if there is none."""
     answer: Unconfirmed | None = None
-    """The outcome of the question to log in; None if nobody was asked."""
+    """The outcome of the request to log in; None if nobody was asked."""
     sent: bool = False
 
     def __str__(self) -> str:
@@ -175,7 +175,7 @@ class PolicyDeniedError(ToolError, PermissionError):
     rule: str | None = None
     """The name of the rule that refused it; None if no rule did."""
     answer: Unconfirmed | None = None
-    """The outcome of the question to a person; None if nobody was asked."""
+    """The outcome of the confirmation request; None if nobody was asked."""
 
     def __str__(self) -> str:
         message = "was not sent" if self.op == "execute" else "was refused by the policy"
@@ -190,7 +190,7 @@ class ToolWithheldError(PolicyDeniedError):
 
     op: Op = "resolve"
     level: str | None = None
-    """The level of the change: `patch`, `minor` or `major`; None if the reason is another one."""
+    """The level of the change: `patch`, `minor` or `major`; None if it was withheld for another reason."""
 
     def __str__(self) -> str:
         return f"{self.tool_id} is withheld: {self.reason}"
@@ -204,7 +204,7 @@ class RateLimitError(ToolError):
     limit: str
     """The name of the rate limit."""
     retry_after: float
-    """Seconds after which a call fits the limit again, unless others come first."""
+    """Seconds until a call is within the limit again, unless other calls come first."""
 
     def __str__(self) -> str:
         return f"{self.tool_id} was not run: {self.reason}; try again in {max(self.retry_after, 0.1):.3g} s"
@@ -267,7 +267,7 @@ class LoginRequiredError(ServerUnavailableError):
     url: str | None = None
     """The page where the caller, and nobody else, can log in with a browser; None if there is none."""
     answer: Unconfirmed | None = None
-    """The outcome of the question to log in; None if nobody was asked."""
+    """The outcome of the request to log in; None if nobody was asked."""
 
     def __str__(self) -> str:
         where = f"; log in at {self.url} and ask again" if self.url else ""
@@ -294,7 +294,7 @@ class RequestRefusedError(ToolcribError):
     server: str
     """The name of the server in the configuration."""
     method: str
-    """The method of MCP, such as `resources/read`."""
+    """The MCP method, such as `resources/read`."""
     reason: str
     """The server's reason."""
     code: int | None = None
@@ -354,7 +354,7 @@ class SandboxViolationError(ToolcribError):
     reason: str
     """The violation."""
     result: Any = field(default=None, kw_only=True, repr=False)
-    """The `ExecuteResult` up to then."""
+    """The `ExecuteResult` up to the error."""
 
     def __str__(self) -> str:
         return f"the code was stopped: {self.reason}"
@@ -369,7 +369,7 @@ class LimitExceededError(ToolcribError):
     reason: str
     """The allowed amount, and the excess."""
     result: Any = field(default=None, kw_only=True, repr=False)
-    """The `ExecuteResult` up to then."""
+    """The `ExecuteResult` up to the error."""
 
     def __str__(self) -> str:
         return f"limit {self.limit!r} exceeded: {self.reason}"
@@ -377,7 +377,7 @@ class LimitExceededError(ToolcribError):
 
 @dataclass(eq=False)
 class CodeError(ToolcribError):
-    """An error in the guest code, with its place."""
+    """An error in the guest code, with its location."""
 
     reason: str
     """The message of the error in the code."""
@@ -390,7 +390,7 @@ class CodeError(ToolcribError):
     unsupported: bool = field(default=False, kw_only=True)
     """Whether the code uses a feature that this sandbox lacks, and another one may have."""
     result: Any = field(default=None, kw_only=True, repr=False)
-    """The `ExecuteResult` up to then."""
+    """The `ExecuteResult` up to the error."""
 
     def __str__(self) -> str:
         return self.reason if self.line is None else f"line {self.line}: {self.reason}"
@@ -462,12 +462,12 @@ class MissingExtraError(ToolcribError, ImportError):
 
 @dataclass(eq=False)
 class MissingPackageError(ToolcribError, ImportError):
-    """A feature whose package, which no extra of toolcrib brings, is not installed."""
+    """A feature whose package, which no extra of toolcrib installs, is not installed."""
 
     feature: str
     """The feature that needs the package."""
     package: str
-    """The package to install, as an index knows it."""
+    """The package to install, by its name on the package index."""
 
     def __str__(self) -> str:
         return f"{self.feature} needs the package {self.package!r}: pip install '{self.package}'"

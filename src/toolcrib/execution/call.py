@@ -168,7 +168,7 @@ class CallContext:
     """Equal for the calls of one request, such as those of a chain: contexts made from this one keep it."""
 
     def nested(self) -> "CallContext":
-        """Return the context of calls that the tool makes itself, in the name of its caller.
+        """Return the context of calls that the tool makes itself, on behalf of its caller.
 
         If a question may suspend the call, no question is asked here: a nested call that needs the consent
         of a person has it before the tool begins, or is refused.
@@ -243,11 +243,11 @@ class Update:
     kind: Literal["progress", "chunk"]
     """Progress, or a part of the result."""
     data: Any
-    """Of a chunk a part of the result; of progress `{progress?, total?, message?, level?}`."""
+    """For a chunk, a part of the result; for progress, `{progress?, total?, message?, level?}`."""
 
 
 Emit = Callable[[Update], Awaitable[None]]
-"""Passes an update on, and returns when there is room for the next one: this is the back-pressure."""
+"""Passes an update on, and returns when there is room for the next one, which provides back-pressure."""
 
 
 class MessageCheck(Protocol):
@@ -326,9 +326,9 @@ class Outcome:
     tool_id: str
     """The id of the tool, or the reference if it was not found."""
     request: Request | None
-    """The request; None if the tool was not found or the arguments are no object."""
+    """The request; None if the tool was not found or the arguments are not an object."""
     backend: ToolBackend | None
-    """The last backend that was tried; None if the call ended before."""
+    """The last backend that was tried; None if the call ended before that."""
     answer: Answer | None
     """The answer; None with an error."""
     error: BaseException | None
@@ -346,11 +346,11 @@ class Outcome:
     trace: int = field(default=0, repr=False)
     """Equal for the calls of one request, as in `CallContext`."""
     marks: tuple[tuple[str | ToolBackend, float], ...] = field(default=(), repr=False)
-    """The stages that it went through, in their order, and the seconds after which each began."""
+    """The stages that it went through, in order, each with the seconds after which it began."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that it went through, in their order."""
+        """The stages that it went through, in order."""
         ends = (*(began for _, began in self.marks[1:]), self.duration)
         names = (stage if isinstance(stage, str) else label(stage) for stage, _ in self.marks)
         starts = (began for _, began in self.marks)

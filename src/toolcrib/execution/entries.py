@@ -30,7 +30,7 @@ class SharedEntries(Protocol):
         ...
 
     def entry(self, collection: str, name: str) -> bytes | None:
-        """Return a value that was stored for some seconds; None if there is none, or no longer.
+        """Return a value that was stored for some seconds; None if there is none, or it expired.
 
         Raises:
             StoreError: the store cannot be reached or used.
@@ -69,7 +69,7 @@ class FileEntries:
             return connection.execute(sql, (collection, name, value, now + lifetime)).rowcount == 1
 
     def entry(self, collection: str, name: str) -> bytes | None:
-        """Return a value that was stored for some seconds; None if there is none, or no longer."""
+        """Return a value that was stored for some seconds; None if there is none, or it expired."""
         sql = "SELECT value FROM entries WHERE collection = ? AND name = ? AND ends > ?"
         with self._use() as connection:
             row = connection.execute(sql, (collection, name, time.time())).fetchone()

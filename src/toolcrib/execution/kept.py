@@ -22,7 +22,7 @@ KEPT: Final = "$kept"
 LITERAL: Final = "$literal"
 """The key of an object that stands for a plain one which looks like a handle."""
 ReadKept = Callable[[str], Awaitable[tuple[str | bytes, str] | None]]
-"""Returns the data and the media type of a kept result of the caller; None if there is none, or no longer."""
+"""Returns the data and media type of a kept result of the caller; None if there is none, or it expired."""
 _MAX_HANDLES = 32
 _MAX_BYTES = 8 * 2**20
 """The maximum size of all values that the arguments of one call stand for."""

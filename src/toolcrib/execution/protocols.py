@@ -16,8 +16,8 @@ class Executor(Protocol):
 
     `call` returns the answer, or raises a `ToolError`: `ToolExecutionError` if the tool itself failed,
     `BackendUnavailableError` if the backend could not be reached or closed the connection (with `sent=False`
-    only if the call certainly never arrived), and `ToolCancelledError` if something else than the caller
-    cancelled it. Any other exception is a bug of the executor, and is reported as a `ToolExecutionError`.
+    only if the call certainly never arrived), and `ToolCancelledError` if something other than the caller
+    cancelled it. Any other exception is a bug in the executor, and is reported as a `ToolExecutionError`.
 
     Cancelling `call` stops the tool, or asks it to stop, before the cancellation propagates; deadlines are
     cancellations. Updates go to `call.emit` while the tool runs, never after `call` has returned or raised.
@@ -83,7 +83,7 @@ class Observer(Protocol):
     """Observes calls; it cannot change them, and must not block.
 
     `begin` is called with the reference and the caller before anything else. The callback that it returns is
-    called exactly once when that call has ended, in the same task. Exceptions of both are only logged.
+    called exactly once when that call has ended, in the same task. Exceptions from either are only logged.
     """
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:

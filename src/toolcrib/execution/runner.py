@@ -171,13 +171,13 @@ class Runner:
         """Create a runner from its parts.
 
         Args:
-            resolver: finds tools and their backends, such as an `Index`. Of a `ToolSource`, a tool that is
-                missing is waited for.
+            resolver: finds tools and their backends, such as an `Index`. With a `ToolSource`, calls wait for
+                a tool that is missing.
             local: runs local backends: `LocalHandlers`, functions by name, or tools made of functions.
             mcp: runs MCP backends: `McpServers`.
             providers: run provider backends, by their ids.
             validator: validates arguments and results against schemas.
-            rules: returns the present rules about who may run which tools, and when a person is asked.
+            rules: returns the current rules about who may run which tools, and when a person is asked.
             policy: decides about requests that the rules allow.
             limiter: counts calls, and refuses those beyond a rate limit.
             select: chooses among several backends of a tool.

@@ -1,4 +1,4 @@
-"""Serve a crib to MCP clients: one endpoint over all servers, for many people, for a long time."""
+"""Serve a crib to MCP clients: one long-running endpoint for all servers and many users."""
 
 import typing
 

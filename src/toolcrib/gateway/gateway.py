@@ -91,14 +91,17 @@ class Gateway:
         Args:
             config: as for `Crib`.
             tools: functions and tools of this process to serve as well.
-            watch: whether the configuration is read again when its file changes; None: as it says itself.
-            expose: what clients see where the address does not say, instead of what the settings say.
+            watch: whether the configuration is read again when its file changes; None: as the configuration
+                says.
+            expose: the tools that clients see if the address does not select them, instead of those in the
+                settings.
             console: whether to serve the console in the browser; None: as the configuration says, else on a
                 loopback address.
             environ: where variables in the configuration are looked up, instead of the process's environment.
-            frontends: makes what clients see, instead of what `expose` or an address says.
-            policy: says whether a call may run, beside the confirmation of destructive tools.
-            middleware: as for `Crib`, and so are the others.
+            frontends: creates the frontends of endpoints, instead of those that `expose` or an address
+                selects.
+            policy: decides whether a call may run, in addition to the confirmation of destructive tools.
+            middleware: as for `Crib`, like the parameters below.
             observers: watch each call.
             validator: checks arguments and results.
             searcher: ranks tools.
@@ -202,7 +205,7 @@ class Gateway:
 
     @property
     def settings(self) -> GatewaySettings:
-        """The settings of the gateway that hold now."""
+        """The current settings of the gateway."""
         return self.crib.settings.gateway
 
     @property
@@ -238,8 +241,8 @@ class Gateway:
 
         Args:
             toolset: its name; None for everything.
-            expose: what clients see: `all` the tools themselves, `meta` those that find and run them; None:
-                as the settings say.
+            expose: the tools that clients see: `all` of them, or with `meta` those that find and run them;
+                None: as in the settings.
 
         Raises:
             ConfigError: there is no such toolset.
@@ -254,18 +257,18 @@ class Gateway:
         raise ConfigError(self.crib.settings.origin, (Problem("/toolsets", "unknown", message),))
 
     def has(self, address: EndpointAddress) -> bool:
-        """Return whether clients find anything at an address."""
+        """Return whether there is an endpoint at an address."""
         return self.endpoints.has(address)
 
     def find(self, address: EndpointAddress) -> McpEndpoint | None:
-        """Return what clients of an address talk to; None where there is nothing."""
+        """Return the MCP endpoint at an address; None if there is none."""
         return self.endpoints.find(address)
 
     async def serve_stdio(self, toolset: str | None = None) -> None:
-        """Serve one client over standard input and output, until it leaves or a signal says so.
+        """Serve one client over standard input and output, until it disconnects or a signal arrives.
 
-        Calls that run may end then, for as long as the settings say; a further signal ends them. What tools
-        print meanwhile goes to standard error.
+        Running calls may then finish, within the time in the settings; a second signal cancels them. Anything
+        that tools print meanwhile goes to standard error.
         """
         self.endpoint(toolset)
 
@@ -291,15 +294,15 @@ class Gateway:
         port: int | None = None,
         on_ready: Callable[[str], Any] | None = None,
     ) -> None:
-        """Serve clients over HTTP, until a signal says so; calls that run may end, a second one ends them.
+        """Serve clients over HTTP until a signal arrives; running calls may finish until a second signal.
 
         Args:
             host: where to listen; None: as the configuration says.
-            port: likewise; 0 takes any that is free.
-            on_ready: is called with the address when it listens.
+            port: likewise; 0 takes any free port.
+            on_ready: called with the address when the server listens.
 
         Raises:
-            ConfigError: the address cannot be had, or others could reach it and there is no token.
+            ConfigError: the address cannot be bound, or other machines could reach it and there is no token.
         """
         from toolcrib.gateway.app.server import address_of, listen, serve  # noqa: PLC0415 - over stdio it is not needed
 
@@ -348,14 +351,14 @@ class Gateway:
         return self.console.make_link(address) if address is not None and self.console.is_on else None
 
     def rules(self) -> AccessRules:
-        """Return the access rules of HTTP requests that hold now."""
+        """Return the current access rules of HTTP requests."""
         settings = self.crib.settings
         if self._rules is None or self._rules.settings is not settings.gateway:
             self._rules = self._make_rules(settings)
         return self._rules
 
     def status(self) -> Any:
-        """Return how the servers and APIs are doing, by name."""
+        """Return the status of the servers and APIs, by name."""
         return self._health.status()
 
     def visible_to(self, principal: Principal | None) -> frozenset[str] | None:
@@ -363,24 +366,24 @@ class Gateway:
         return self._health.visible_to(principal)
 
     def audit(self) -> AuditStatus | None:
-        """Return how the audit file is doing; None where no calls are written down."""
+        """Return the status of the audit file; None if calls are not recorded."""
         return self._health.audit()
 
     def catalogue(self) -> StoreStatus | None:
-        """Return how the file of the catalogue is doing; None where the catalogue is not kept."""
+        """Return the status of the catalogue's file; None if the catalogue is not persisted."""
         return self._health.catalogue()
 
     def unready(self) -> dict[str, str]:
-        """Return what is required and not well, by name, and in which state it is."""
+        """Return the required servers and APIs that do not work, by name, with their state."""
         failed = {"gateway": "it no longer follows changes; see its log"} if self._has_failed else {}
         return self._health.unready() | failed
 
     def metrics(self, principal: Principal | None = None) -> tuple[bytes, str]:
-        """Return what is counted, as Prometheus reads it, and its type; with a principal, what it may see."""
+        """Return the Prometheus metrics and their content type; with a principal, those that it may see."""
         return self._metrics.text(principal)
 
     def limited(self, limit: str) -> None:
-        """Count what a limit refused or ended."""
+        """Count a request that a limit refused or ended."""
         self._metrics.limited(limit)
 
     def end_listening(self) -> None:

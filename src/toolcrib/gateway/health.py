@@ -32,11 +32,11 @@ class Health:
         return frozenset(crib.seen_by(principal or Principal()).status())
 
     def audit(self) -> AuditStatus | None:
-        """Return how the audit file is doing; None where no calls are written down."""
+        """Return the status of the audit file; None if calls are not recorded."""
         return self._crib().audit_status
 
     def catalogue(self) -> StoreStatus | None:
-        """Return how the file of the catalogue is doing; None where the catalogue is not kept."""
+        """Return the status of the catalogue's file; None if the catalogue is not persisted."""
         return self._crib().catalogue_status
 
     def unready(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ from toolcrib.gateway.identity.principals import Account, account_of, principal_
 from toolcrib.mcp_internals import connection_of
 
 MAX_ABOUT = 64 * 1024
-"""Longest message, in bytes, that is stored as long as its session or subscription."""
+"""Longest message, in bytes, that is stored for as long as its session or subscription."""
 MAX_IN_FLIGHT = 100
 """Requests of a session that may wait for their answers at once."""
 MAX_STREAMS = 1_024

@@ -97,7 +97,7 @@ class Metrics:
         return generate_latest(_VisibleMetrics(self._registry, self._health, principal)), CONTENT_TYPE_LATEST
 
     def limited(self, limit: str) -> None:
-        """Count what a limit refused or ended."""
+        """Count a request that a limit refused or ended."""
         self._limited_of(limit).inc()
 
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None]:  # noqa: ARG002 - of all observers

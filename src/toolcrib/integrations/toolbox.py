@@ -42,7 +42,7 @@ Consent: TypeAlias = Literal["needed", "given"]
 SEARCH_TOOLS: Final = "search_tools"
 RUN_TOOL: Final = "run_tool"
 MAX_FOUND = 32
-"""Tools of earlier searches that stay listed; those found last."""
+"""The maximum number of tools from earlier searches that stay listed: those found last."""
 _CORRECTABLE = frozenset({"validation_input", "execution_failed", "tool_not_found", "limit_exceeded"})
 _LIMIT = 5
 _MAX_LIMIT = 20

@@ -58,7 +58,7 @@ class ProviderBackend(ToolBackend):
     provider_id: _Name
     """The name of the provider."""
     tool_id: _Name
-    """The provider's name of the tool."""
+    """The provider's name for the tool."""
 
 
 class LocalBackend(ToolBackend):

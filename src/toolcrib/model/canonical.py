@@ -42,7 +42,7 @@ class CanonicalTool(Record):
     security_schemes: JsonObject = Field(default_factory=dict)
     """Ways to authenticate, by name."""
     security_requirements: tuple[dict[str, list[str]], ...] = ()
-    """Alternatives of schemes that a call needs, each with its scopes."""
+    """Alternative sets of schemes that a call needs, each scheme with its scopes."""
     annotations: JsonObject = Field(default_factory=dict)
     """Hints about the effects of the tool, by their names in MCP."""
     ui_hints: JsonObject = Field(default_factory=dict)
@@ -78,7 +78,7 @@ class CanonicalProvider(Record):
     security_schemes: JsonObject = Field(default_factory=dict)
     """Ways to authenticate, by name."""
     security_requirements: tuple[dict[str, list[str]], ...] = ()
-    """Alternatives of schemes that a call needs, each with its scopes."""
+    """Alternative sets of schemes that a call needs, each scheme with its scopes."""
     default_input_modes: tuple[str, ...] = ()
     """The kinds of content that its tools take by default."""
     default_output_modes: tuple[str, ...] = ()

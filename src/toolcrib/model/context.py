@@ -13,8 +13,8 @@ class Context(ABC):
     """The running call, for a handler that has a parameter of this type.
 
     The parameter is not an argument of the tool: it is in no schema, and the executor fills it. A coroutine
-    awaits its reports; a plain function, which runs in a thread, just calls them. Both block while the
-    previous report has not been received.
+    awaits its reports; a plain function, which runs in a thread, just calls them. Both block until the
+    previous report has been received.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The `@tool` decorator, which makes a tool of a typed Python function."""
+"""The `@tool` decorator, which makes a tool from a typed Python function."""
 
 import copy
 import inspect
@@ -32,7 +32,7 @@ _SCHEMA_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, T
 
 
 class ToolOptions(TypedDict, total=False):
-    """Options of a tool made of a function; an option that is absent or None is read from the function."""
+    """Options of a tool made from a function; an option that is absent or None is read from the function."""
 
     name: str | None
     """The name of the tool; by default that of the function."""
@@ -121,7 +121,7 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], LocalTool
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a typed function, sync or async.
+    """Make a tool from a typed function, sync or async.
 
     The input schema comes from the signature, or from `arguments`, a light argument schema. The output schema
     comes from the return type, the description from the docstring, and the descriptions of parameters from

@@ -17,7 +17,7 @@ class ToolExample(Record):
     description: str | None = None
     """The description of the example; cut at `MAX_EXAMPLE_DESCRIPTION` characters."""
     args: JsonObject = Field(default_factory=dict)
-    """The arguments, at most `MAX_ARGS_DEPTH` deep and with `MAX_ARGS_SIZE` members in all."""
+    """The arguments, at most `MAX_ARGS_DEPTH` deep and with at most `MAX_ARGS_SIZE` members in all."""
     result_hint: str | None = None
     """A short description of the result; cut at `MAX_RESULT_HINT` characters."""
 
@@ -36,7 +36,7 @@ class SchemaInfo(Record):
 
 
 class ObservedOutput(Record):
-    """Output schema learnt from the results of a tool that declares none; without values."""
+    """Output schema learnt from the results of a tool that declares none; it contains no values."""
 
     observed: int
     """The number of results it was learnt from."""
@@ -72,11 +72,11 @@ class ToolDoc(Record):
     when_to_use: str | None = None
     """When to use the tool, as a language model wrote it for `toolcrib enrich` (`full`)."""
     questions: tuple[str, ...] = ()
-    """Questions that the tool answers, which that model wrote (`full`)."""
+    """Questions that the tool answers, written by that model (`full`)."""
     learned: tuple[str, ...] = ()
     """Questions that callers asked before they ran the tool, without values (`full`)."""
     warnings: tuple[str, ...] = ()
-    """What the scan finds in the definition, which may be made to mislead a model."""
+    """Findings of the scan in the definition, which may be designed to mislead a model."""
 
     def __repr__(self) -> str:
         called = "" if self.tool is None else f" {self.tool.id}({', '.join(self._arguments())})"

@@ -24,14 +24,14 @@ FINDINGS_KEY = "toolcrib/findings"
 
 
 class ResultFinding(Record):
-    """One thing that was found in a result; never the thing itself."""
+    """One piece of sensitive content found in a result; the content itself is not included."""
 
     kind: SensitiveKind
     """A secret, personal data, or an instruction to the model."""
     rule: str
     """The rule: `e-mail`, `card`, or a rule of the scan."""
     path: str
-    """The place in the result as a JSON Pointer."""
+    """The location in the result as a JSON Pointer."""
     action: ResultAction
     """The action taken."""
 

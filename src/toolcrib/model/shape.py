@@ -53,7 +53,7 @@ class ToolShape(Record):
     defaults: JsonObject = Field(default={})
     """Values of parameters that callers may leave out."""
     pin: StrictBool = False
-    """List the tool itself, beside the tools that find and run others."""
+    """List the tool itself, in addition to the tools that find and run others."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -74,7 +74,7 @@ class ToolShape(Record):
 
     @property
     def changes_tool(self) -> bool:
-        """Whether callers see another tool, and not only see it elsewhere."""
+        """Whether the shape changes the tool itself, and not only its place in lists."""
         return self.model_fields_set - {"pin"} != set()
 
     def parameters(self) -> Parameters:

@@ -42,7 +42,7 @@ def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
     ('issue-tracking', 'c')
 
     Raises:
-        InvalidToolError: they are not a list of texts.
+        InvalidToolError: they are not a list of strings.
     """
     kept: dict[str, None] = {}
     if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
@@ -158,17 +158,17 @@ class Tool(OpenRecord):
     ToolId(namespace='math', name='add', version='1.0.0')
 
     Raises:
-        InvalidToolError: a field is invalid; with every problem.
+        InvalidToolError: a field is invalid; the error lists every problem.
     """
 
     name: _Name
-    """1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
+    """1 to `MAX_NAME_LENGTH` characters of `[A-Za-z0-9_.-]`."""
     title: Text | None = None
     """The title of the tool, for people."""
     description: Text | None = None
-    """The description of the tool; it is searched, and models choose by it."""
+    """The description of the tool; it is searched, and models choose tools by it."""
     input_schema: _Schema
-    """The JSON Schema of the arguments, verbatim; may be given as JSON text, `ArgSchema` or Python type."""
+    """The JSON Schema of the arguments, verbatim; may also be JSON text, an `ArgSchema` or a Python type."""
     output_schema: _Schema | None = None
     """The JSON Schema of the result, verbatim; may be given in the same forms."""
     annotations: ToolAnnotations | None = None
@@ -178,7 +178,8 @@ class Tool(OpenRecord):
     meta: JsonObject | None = Field(default=None, alias="_meta")
     """Metadata of the protocol, kept unchanged."""
     namespace: _Name | None = None
-    """The namespace, such as the name of its server: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
+    """The namespace, such as the name of its server: 1 to `MAX_NAME_LENGTH` characters of
+    `[A-Za-z0-9_.-]`."""
     version: str | None = None
     """A SemVer version, kept as written; at most `MAX_VERSION_LENGTH` characters."""
     tags: _Tags = ()

@@ -37,9 +37,9 @@ class ToolId:
     """
 
     namespace: str | None
-    """The namespace: 1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`, or None."""
+    """The namespace: 1 to `MAX_NAME_LENGTH` characters of `[A-Za-z0-9_.-]`, or None."""
     name: str
-    """1 to `MAX_NAME_LENGTH` of `[A-Za-z0-9_.-]`."""
+    """1 to `MAX_NAME_LENGTH` characters of `[A-Za-z0-9_.-]`."""
     version: str | None = field(default=None, compare=False)
     """An exact version, written without `v`; at most `MAX_VERSION_LENGTH` characters."""
     _precedence: Version | None = field(init=False, repr=False)

@@ -19,12 +19,12 @@ def find_config(
 ) -> Path | None:
     """Return the configuration file in force, or None.
 
-    In a folder, the current one where none is given, that is `toolcrib.toml`, else `mcp.json`, else
-    `.mcp.json`; where it has none of them, `toolcrib.toml` or `mcp.json` in the user's `config_folder`.
+    That is `toolcrib.toml`, else `mcp.json`, else `.mcp.json` in a folder, by default the current one; if it
+    has none of them, `toolcrib.toml` or `mcp.json` in the user's `config_folder`.
 
     Raises:
-        ConfigError: other users could have written the file in the folder, and so choose which servers run
-            as this user; or the value of `$TOOLCRIB_HOME` is no valid path.
+        ConfigError: other users could have written the file in the folder, and so could choose which servers
+            run as this user; or the value of `$TOOLCRIB_HOME` is not a valid path.
     """
     try:
         here = Path.cwd() if start is None else absolute_path(start, "folder")

@@ -41,7 +41,7 @@ class MemoryRunStore:
     def intend_at_once(
         self, lease: Lease, call: NewCall, outcomes: Mapping[str, bytes] = NO_OUTCOMES
     ) -> bool:
-        """Store the intent of a call; nothing here waits."""
+        """Store the intent of a call; this store never has to wait."""
         self.intend(lease, call, outcomes)
         return True
 

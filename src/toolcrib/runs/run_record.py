@@ -32,7 +32,7 @@ class RunRecord(Record):
     """Its owner; None for the program itself."""
     toolset: str | None = None
     """The toolset that it was begun in: its name, `#` and a digest for one without a name, or empty for all
-    tools; None if an earlier version began it, which did not keep that."""
+    tools; None if begun by an earlier version, which did not record it."""
     workflow: str | None = None
     """The id of the workflow in Temporal that holds it; None if a process or nobody does."""
     uncertain: dict[str, str] = Field(default_factory=dict)
@@ -50,7 +50,7 @@ class RunCall(Record):
     """A call of a durable run."""
 
     key: str
-    """Its key: of code the number of the call, of a chain those of the step and of its place or item."""
+    """Its key: for code, the number of the call; for a chain, those of the step and of its place or item."""
     tool_id: str
     """The reference in the call."""
     args: dict[str, Any]

@@ -87,12 +87,12 @@ _SUSPEND = (
 class SqliteRunStore:
     """Keeps runs in one file; the contract is that of `RunStore`.
 
-    The file must be on a local disk; the processes of one machine may share it. It is written ahead to a log
+    The file must be on a local disk; the processes of one machine may share it. It uses a write-ahead log
     (WAL) with `synchronous = NORMAL`: what was written survives the death of the process at once, and a power
     failure from the moment that the operating system has written it to disk; either leaves the file whole.
 
     Raises:
-        StoreError: the file cannot be made, or holds something else.
+        StoreError: the file cannot be created, or holds something else.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:

@@ -75,7 +75,7 @@ class StoredRun:
     result: bytes | None = None
     """The signed result, once it has ended."""
     sequence: bytes | None = None
-    """The sequence of its calls, as the last of them gave it."""
+    """The sequence of its calls, from the last of them."""
     calls: Mapping[str, StoredCall] = field(default_factory=dict)
     """Its calls by key."""
 
@@ -120,7 +120,7 @@ class RunStore(Protocol):
         ...
 
     def hold(self, lease: Lease, holder: str) -> Lease | None:
-        """Change the holder of a run, or release it; None if the lease is over or the run has ended."""
+        """Change the holder of a run, or release it; None if the lease is invalid or the run has ended."""
         ...
 
     def get(self, run_id: str) -> StoredRun | None:

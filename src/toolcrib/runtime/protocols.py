@@ -18,11 +18,11 @@ class Job:
     code: str
     """The code to run."""
     limits: Limits
-    """How much it may use."""
+    """The limits on what it may use."""
     timeout: float
     """Seconds left of the caller's timeout; the runtime also cancels the run when they are over."""
     profile: SecurityProfile
-    """How strong the isolation must be."""
+    """The required isolation."""
     names: tuple[str, ...]
     """The names that stand for namespaces: an attribute of one is an asynchronous function."""
     functions: tuple[str, ...]
@@ -71,8 +71,9 @@ class Sandbox(Protocol):
 
         Raises:
             CodeError: the code is wrong or raised; `unsupported` where the sandbox's language lacks it.
-            LimitExceededError: of `memory_bytes`, `cpu`, `pids`, `disk_bytes`, `output_bytes` or `timeout`.
-            SandboxViolationError: the guest broke the protocol or died of an attempt.
+            LimitExceededError: the run exceeded `memory_bytes`, `cpu`, `pids`, `disk_bytes`, `output_bytes`
+                or `timeout`.
+            SandboxViolationError: the guest broke the protocol, or was killed for trying.
             RuntimeUnavailableError: the sandbox cannot be started here.
         """
         ...

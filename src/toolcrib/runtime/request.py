@@ -18,7 +18,7 @@ from toolcrib.model.record import JsonObject, Record
 from toolcrib.model.suggest import choose
 
 MAX_CODE = 1 << 20
-"""The most characters of code."""
+"""The maximum length of the code, in characters."""
 Readiness = Literal["prod", "beta", "stub"]
 """The maturity of a backend, which says nothing about the strength of its isolation."""
 _Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]

@@ -61,7 +61,7 @@ _ENFORCED_BY_HOST = dict.fromkeys(("timeout", "tool_calls", "chain_steps", "outp
 """The limits that the host enforces for every sandbox."""
 _NO_NAMES = Surface("", EmptyCatalogue())
 Prepare = Callable[[str], Awaitable[None]]
-"""Awaited with the code before its names are resolved, such as to wait for the tools that it mentions."""
+"""Awaited with the code before its names are resolved, for example to wait for the tools that it mentions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +226,8 @@ class Runtime:
             sandboxes: used instead of the built-in ones of the same kind.
             allow_unsafe: whether a request with `backend="unsafe"` and the profile `dev` runs in a process
                 without isolation.
-            prepare: awaited with the code before its names are resolved, such as to wait until the tools that
-                it mentions are listed; its time counts towards the deadline.
+            prepare: awaited with the code before its names are resolved, for example until the tools that it
+                mentions are listed; its time counts towards the deadline.
         """
         self._gateway = gateway
         self._catalogue: Catalogue = catalogue or EmptyCatalogue()
@@ -268,12 +268,12 @@ class Runtime:
     def stubs(tools: Iterable[Tool | LocalTool[..., Any]], *, budget: int | None = None) -> str:
         """Return tools as Python signatures, as code in a sandbox sees them.
 
-        `budget` is the most tokens of the text, as `toolcrib.model.tokens` estimates them; the text names the
-        tools that were left out. Names are unique among these tools. In a catalogue with more tools, code
-        may have another name for one: use `Crib.stubs`.
+        `budget` is the maximum number of tokens in the text, as `toolcrib.model.tokens` estimates them; the
+        text names the tools that were left out. Names are unique among these tools. In a catalogue with more
+        tools, code may have another name for one: use `Crib.stubs`.
 
         Raises:
-            ValidationError: something among them is no tool.
+            ValidationError: one of them is not a tool.
         """
         return render(_read_tools(tools), budget=budget)
 
@@ -294,9 +294,9 @@ class Runtime:
             CodeError: the code is wrong; if the type check found the mistake, no tool was called.
             LimitExceededError: it exceeded a limit; `timeout` is one of them.
             SandboxViolationError: it tried to break the rules.
-            RuntimeUnavailableError: the sandbox cannot run here, or is not for this profile; or it is busy,
-                with `retry_after`, and nothing was run.
-                The first three have the result so far in `result`.
+            RuntimeUnavailableError: the sandbox cannot run here, or does not meet this profile; or it is
+                busy, with `retry_after`, and nothing was run. The first three have the result so far in
+                `result`.
         """
         if isinstance(request, str):
             request = ExecuteRequest(code=request)

@@ -1,4 +1,4 @@
-"""A small catalogue of local tools, to try everything with before anything is configured."""
+"""A small catalogue of local tools, for trying everything out before anything is configured."""
 
 import ast
 import difflib
@@ -30,7 +30,7 @@ from toolcrib.model.tool import ToolAnnotations
 __all__ = ["DEMO", "open_with_demo", "play_demo", "write_demo_config"]
 
 DEMO: dict[str, Any] = {"console": {"approval_timeout": 86_400.0}, "runs": {"store": MEMORY}, "store": MEMORY}
-"""The configuration of a demonstration without another: a call waits for as long as somebody looks around."""
+"""The default configuration of a demonstration: a call waits a day for its approval."""
 _SERVERS = {"library": {"command": sys.executable, "args": ["-m", "toolcrib.setup.demo_server"]}}
 """Its servers over HTTP, where the console shows them."""
 
@@ -270,7 +270,7 @@ _NOTES = {
 
 
 def write_demo_config(folder: Path) -> Path:
-    """Write the configuration of the demonstration into a folder, where its `tools.lock` can be, too."""
+    """Write the configuration of the demonstration into a folder, which may also hold its `tools.lock`."""
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": _SERVERS, "toolcrib": DEMO}), encoding="utf-8")
     return path
@@ -280,11 +280,11 @@ def write_demo_config(folder: Path) -> Path:
 async def open_with_demo(
     crib: Crib, door: AbstractAsyncContextManager[object] | None = None
 ) -> AsyncIterator[None]:
-    """Open a crib that has the tools from the start, with an example of each and what else there is to say.
+    """Open a crib that has the tools from the start, each with an example and notes.
 
     Args:
-        crib: is not open yet.
-        door: what opens it, such as a gateway; None: the crib itself.
+        crib: a crib that is not open yet.
+        door: the context that opens it, such as a gateway; None: the crib itself.
     """
     for each in _tools():
         crib.add(each)
@@ -323,10 +323,10 @@ _WAITS = "notes:delete_all"
 async def play_demo(crib: Crib, ask: Callable[[Request, Decision], Awaitable[None]]) -> None:
     """Make some calls as several callers, a few of them wrong, and one waiting for approval.
 
-    Returns when that is answered.
+    Returns when that call is answered.
 
     Args:
-        crib: is open, and has the tools.
+        crib: an open crib with the tools.
         ask: asks a person about a call.
     """
     lending = _LENDING if "library" in crib.status() else ()

@@ -38,7 +38,7 @@ class Measured:
     report: EvaluationReport
     """The quality of its results."""
     separation: Separation
-    """How well it recognizes questions that no tool answers."""
+    """The separation of answerable from unanswerable questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Measurement:
     """The tools and the questions."""
 
     def measure(self, *, sample: int | None = None, progress: OnProgress | None = None) -> Iterator[Measured]:
-        """Ask the searchers one after another, and yield how each does.
+        """Ask the searchers one after another, and yield the quality of each.
 
         Args:
-            sample: how many of the questions to ask; None: all.
-            progress: called with how far it is; may end it by raising.
+            sample: the number of questions to ask; None: all.
+            progress: called after each question; may stop the measurement by raising.
         """
         for name, finder in self.finders.items():
 
@@ -69,7 +69,7 @@ class Measurement:
 
 
 def of_set(folder: str | Path) -> Measurement:
-    """Return the measurement of two searchers, by words and by words and meaning, on a set with tools."""
+    """Return the measurement of two searchers, BM25 and hybrid, on a set with tools."""
     labelled = load_set(folder, lenient=True)
     tools = labelled.catalogue.tools
     searchers = {"bm25": Bm25Searcher(), "hybrid": None}

@@ -1,4 +1,4 @@
-"""Trust in tools and servers that others write: what was approved, what has changed, and what misleads.
+"""Trust in third-party tools and servers: approvals, changes since then, and misleading definitions.
 
 Nothing here starts a server or makes a connection.
 """

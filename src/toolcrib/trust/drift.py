@@ -31,7 +31,7 @@ from toolcrib.trust.subset import MAX_STEPS, Allowance, SubsetVerdict, check_sub
 from toolcrib.version import Version
 
 Level = Literal["none", "patch", "minor", "major"]
-"""How much has changed, as SemVer would count it."""
+"""The level of a change, in the terms of SemVer."""
 LEVELS: Final[tuple[Level, ...]] = ("none", "patch", "minor", "major")
 """The levels, the least first."""
 PREFIXES: Final[Mapping[str, str]] = {"prompts": "prompt", "templates": "template"}
@@ -71,7 +71,7 @@ _KINDS: Final[Mapping[str, Level]] = {
 }
 """Every kind of change, with its level."""
 MAX_CHANGES: Final = 64
-"""How many changes of one tool are listed; the most important come first."""
+"""The maximum number of changes listed for one tool; the most important come first."""
 _WORDS = ("title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly")
 _BELOW = ("properties", "required", "items", "additionalProperties", "default", "$defs", "definitions")
 """The keywords of a schema that are compared by themselves, or lead to what is."""
@@ -89,24 +89,24 @@ class DriftChange:
     """One difference between two definitions."""
 
     path: str
-    """Where, as a JSON Pointer into the definition as MCP has it, such as `/inputSchema/properties/id`."""
+    """The place, as a JSON Pointer into the MCP definition, such as `/inputSchema/properties/id`."""
     kind: str
-    """What kind of change, such as `words`, `argument-required` or `hint-loosened`."""
+    """The kind of change, such as `words`, `argument-required` or `hint-loosened`."""
     message: str
-    """What has changed, in one sentence."""
+    """The change, in one sentence."""
 
     @property
     def level(self) -> Level:
-        """How much of a change it is."""
+        """The level of the change."""
         return _KINDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How a tool, or something else that the lock keeps, differs from what was approved."""
+    """The differences between an approved entry of the lock, such as a tool, and its current definition."""
 
     tool_id: str
-    """The id of the tool; of others `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
+    """The id of the tool; for other entries `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
     level: Level
     """The highest level of the changes."""
     changes: tuple[DriftChange, ...] = ()
@@ -114,14 +114,14 @@ class Drift:
 
     @classmethod
     def of(cls, tool_id: str, changes: Iterable[DriftChange]) -> "Drift":
-        """Return the drift that some changes make."""
+        """Return the drift with these changes."""
         ranked = sorted(changes, key=lambda each: (-LEVELS.index(each.level), each.path))
         level = ranked[0].level if ranked else "none"
         return cls(tool_id, level, tuple(dict.fromkeys(ranked))[:MAX_CHANGES])
 
 
 def compare_tools(before: Tool, after: Tool) -> Drift:
-    """Return how a definition differs from an earlier one.
+    """Return the drift of a definition from an earlier one.
 
     >>> before = Tool(name="add", input_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
     >>> compare_tools(before, before.replace(description="Adds.")).level

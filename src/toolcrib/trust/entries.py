@@ -10,17 +10,17 @@ from toolcrib.trust.parts import ServerParts, ToolParts
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """Who has approved something, and when."""
+    """The person who approved something, and the time."""
 
     by: str
-    """The name of a person, or of what approves in their place."""
+    """The name of a person, or of the program that approves on their behalf."""
     at: datetime
-    """When, in UTC."""
+    """The time, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedTool:
-    """A tool as the lock has it."""
+    """The entry of a tool in the lock."""
 
     id: ToolId
     """Its id, with the version."""
@@ -29,39 +29,39 @@ class LockedTool:
     digests: Mapping[str, str]
     """The digest of each part of the definition."""
     approval: Review | None = None
-    """Who approved it; None of a tool that was only seen."""
+    """The approval; None for a tool that was only seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedServer:
-    """A server as the lock has it."""
+    """The entry of a server in the lock."""
 
     parts: ServerParts
-    """How it is reached, and what it says of itself."""
+    """Its address or command, and the definitions that it sends."""
     digests: Mapping[str, str]
     """The digest of each of these parts."""
     approval: Review | None = None
-    """Who approved it; None of a server that was only seen."""
+    """The approval; None for a server that was only seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A tool that nobody may call, whatever it says of itself."""
+    """A tool that nobody may call, whatever its definition."""
 
     reason: str
     """Why."""
     approval: Review
-    """Who blocked it."""
+    """The person who blocked it, and the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """A finding of the scan that has been looked at, and is none."""
+    """A finding of the scan that was reviewed and is a false positive."""
 
     reason: str
     """Why."""
     approval: Review
-    """Who decided it."""
+    """The person who decided it, and the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class Entries:
     """All that a lock holds, sorted."""
 
     tools: Mapping[str, LockedTool] = field(default_factory=dict)
-    """The tools, by id; the version belongs to it only where the lock has several of one tool."""
+    """The tools, by id, which includes the version only if the lock has several versions of the tool."""
     servers: Mapping[str, LockedServer] = field(default_factory=dict)
     """The servers, by name."""
     blocked: Mapping[str, Block] = field(default_factory=dict)
     """The blocked tools, by id without a version."""
     suppressions: Mapping[tuple[str, str], Suppression] = field(default_factory=dict)
-    """The findings that are none, by the id of the tool, without a version, and the rule."""
+    """The false positives, by the id of the tool, without a version, and the rule."""

@@ -36,7 +36,7 @@ _STEPS = 20 * MAX_STEPS
 
 @dataclass(frozen=True, slots=True)
 class Lock(Entries):
-    """What was approved, or seen first, of tools and servers; methods that change it return another lock.
+    """The approved or first seen definitions of tools and servers; methods that change it return a new lock.
 
     >>> lock = Lock.of([Tool(name="add", input_schema={"type": "object"}, namespace="math")])
     >>> changed = Tool(name="add", input_schema={"type": "object", "required": ["a"]}, namespace="math")
@@ -63,7 +63,7 @@ class Lock(Entries):
         """Return the lock that a file holds.
 
         Raises:
-            LockError: there is none, it is damaged, or its formula is not known.
+            LockError: there is none, it is damaged, or its format is unknown.
         """
         try:
             _refuse_dangling(path)
@@ -77,7 +77,7 @@ class Lock(Entries):
         return cls(entries.tools, entries.servers, entries.blocked, entries.suppressions)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the lock to a file, as a whole or not at all.
+        """Write the lock to a file atomically.
 
         Raises:
             LockError: it cannot be written, or would be larger than `MAX_BYTES`.
@@ -87,9 +87,9 @@ class Lock(Entries):
 
     @classmethod
     def update(cls, path: str | PathLike[str], change: Callable[["Lock"], "Lock"]) -> "Lock":
-        """Replace the lock in a file by what a function makes of it, and return that; other processes wait.
+        """Replace the lock in a file with the result of a function, and return it; other processes wait.
 
-        Where there is no file, the function gets an empty lock.
+        If there is no file, the function gets an empty lock.
 
         Raises:
             LockError: the file cannot be read or written.
@@ -105,10 +105,10 @@ class Lock(Entries):
     def compare(
         self, tools: Iterable[Tool], *, servers: Mapping[str, ServerParts] | None = None
     ) -> tuple[Drift, ...]:
-        """Return how tools, and servers where they are given, differ from the lock; the others are left out.
+        """Return the drifts of tools, and of servers if given, from the lock; those without one are left out.
 
-        What only the lock has is removed, what only the tools have is new. A tool that is removed, while one
-        with the same description and schemas is new, was renamed.
+        A tool that only the lock has counts as removed, and one that the lock does not have as new. If a
+        removed tool and a new one have the same description and schemas, it counts as renamed.
 
         Raises:
             InvalidToolError: two tools have the same id.
@@ -129,19 +129,19 @@ class Lock(Entries):
         return tuple(sorted(drifts, key=lambda drift: drift.tool_id))
 
     def judge(self, tools: Iterable[Tool]) -> list[Drift | None]:
-        """Return for each tool how it differs from what the lock has of its name; None where that is nothing.
+        """Return the drift of each tool from the entry of its name in the lock; None if there is no entry.
 
-        A version that the lock does not have is compared with the highest that it has, since calls which name
-        no version would be given it.
+        A version that the lock does not have is compared with the highest that it has, since calls without a
+        version would get it.
         """
         known = _by_name(self.tools)
         allowance = Allowance(_STEPS)
         return [_judge(_entry(tool), known.get(_name(tool.id)), allowance) for tool in tools]
 
     def judge_listed(self, name: str, parts: ServerParts) -> dict[str, Drift]:
-        """Return how the prompts and templates of a server differ, by the ids of the drifts.
+        """Return the drifts of the prompts and templates of a server, by their ids.
 
-        What the lock does not have is left out.
+        Those that the lock does not have are left out.
         """
         locked = self.servers.get(name)
         if locked is None:
@@ -175,12 +175,12 @@ class Lock(Entries):
                 yield from compare_servers(name, self.servers[name].parts, servers[name].copied())
 
     def approve(self, *tools: Tool, by: str, at: datetime) -> "Lock":
-        """Return a lock in which tools are approved as they are; blocks of them end.
+        """Return a lock in which tools are approved as they are, and no longer blocked.
 
-        A tool takes the place of the only entry of its name, or else of that of its version.
+        A tool replaces the only entry of its name, or else the entry of its version.
 
         Raises:
-            InvalidToolError: two tools have the same id, or nobody approves them.
+            InvalidToolError: two tools have the same id, or the approver is not named.
         """
         review = _review(by, at)
         fresh = _grouped(_entry(tool, review) for tool in tools)
@@ -195,13 +195,13 @@ class Lock(Entries):
         return replace(self, tools=_keyed(entries), blocked=blocked)
 
     def note(self, tools: Iterable[Tool]) -> "Lock":
-        """Return a lock that has these tools as well, seen and not approved; those that it has stay."""
+        """Return a lock that also has these tools, as seen but not approved; existing entries stay."""
         known = {entry.id for entry in self.tools.values()}
         fresh = {entry.id: entry for entry in map(_entry, tools) if entry.id not in known}
         return replace(self, tools=_keyed([*self.tools.values(), *fresh.values()]))
 
     def note_server(self, name: str, parts: ServerParts) -> "Lock":
-        """Return a lock that has a server as well, seen and not approved; what it has of it already stays."""
+        """Return a lock that also has a server, as seen but not approved; existing entries stay."""
         fresh, known = parts.copied(), self.servers.get(name)
         if known is not None:
             old = known.parts
@@ -216,12 +216,12 @@ class Lock(Entries):
         return self._with_server(name, LockedServer(fresh, fresh.digests()))
 
     def forget(self, name: str) -> "Lock":
-        """Return a lock without a server and its tools; there need be none."""
+        """Return a lock without a server and its tools, which need not exist."""
         left = [each for each in self.tools.values() if each.id.namespace != name]
         return replace(self.remove_server(name), tools=_keyed(left))
 
     def approve_server(self, name: str, parts: ServerParts, *, by: str, at: datetime) -> "Lock":
-        """Return a lock in which a server is approved as it is; its tools are approved by themselves."""
+        """Return a lock in which a server is approved as it is; its tools are approved separately."""
         kept = parts.copied()
         return self._with_server(name, LockedServer(kept, kept.digests(), _review(by, at)))
 
@@ -229,12 +229,12 @@ class Lock(Entries):
         return replace(self, servers=dict(sorted({**self.servers, name: entry}.items())))
 
     def remove(self, tool_id: str) -> "Lock":
-        """Return a lock without a tool, in any version; there need be none."""
+        """Return a lock without any version of a tool, which need not exist."""
         name = _named(tool_id)
         return replace(self, tools=_keyed([each for each in self.tools.values() if _name(each.id) != name]))
 
     def remove_server(self, name: str) -> "Lock":
-        """Return a lock without a server; there need be none."""
+        """Return a lock without a server, which need not exist."""
         return replace(self, servers={each: self.servers[each] for each in self.servers if each != name})
 
     def block(self, tool_id: str, *, reason: str, by: str, at: datetime) -> "Lock":
@@ -243,7 +243,7 @@ class Lock(Entries):
         return replace(self, blocked=dict(sorted({**self.blocked, _named(tool_id): entry}.items())))
 
     def suppress(self, tool_id: str, rule: str, *, reason: str, by: str, at: datetime) -> "Lock":
-        """Return a lock in which a rule of the scan is known not to mean what it finds in a tool."""
+        """Return a lock in which the findings of one scan rule about a tool are suppressed."""
         entry = Suppression(_words("reason", reason), _review(by, at))
         known = {**self.suppressions, (_named(tool_id), _words("rule", rule)): entry}
         return replace(self, suppressions=dict(sorted(known.items())))

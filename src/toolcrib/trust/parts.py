@@ -39,7 +39,7 @@ _OTHERWISE_KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ToolParts:
-    """What a tool says of itself."""
+    """The definition of a tool, in parts."""
 
     version: str | None = None
     """The tool's own version."""
@@ -50,7 +50,7 @@ class ToolParts:
     output: Any = None
     """The schema of its result."""
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    """Its hints, without those that say what is taken for granted."""
+    """Its hints, without those that equal the default."""
     rest: Mapping[str, Any] = field(default_factory=dict)
     """Its other fields."""
 
@@ -69,17 +69,17 @@ class ToolParts:
         )
 
     def digests(self) -> dict[str, str]:
-        """Return the digest of each part that is there."""
+        """Return the digest of each part that is present."""
         return _digests({name: getattr(self, name) for name in TOOL_PARTS})
 
     def digest(self) -> str:
-        """Return one digest of all parts, such as a tool can be required by."""
+        """Return one digest of all parts, by which a caller can require this very definition."""
         return digest(canonical_json(self.digests()))
 
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """How a server is started or reached, and what it says of itself."""
+    """The command or address of a server, and the definitions that it sends."""
 
     identity: str
     """A digest of the command or the address, such as `ServerConfig.identity`; it holds no secrets."""
@@ -88,16 +88,16 @@ class ServerParts:
     instructions: str | None = None
     """Its instructions for models."""
     prompts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Its prompts, as MCP has them, by their names."""
+    """Its prompts, in their MCP form, by name."""
     templates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Its resource templates, as MCP has them, by their `uriTemplate`."""
+    """Its resource templates, in their MCP form, by `uriTemplate`."""
 
     def digests(self) -> dict[str, str]:
-        """Return the digest of each part that is there."""
+        """Return the digest of each part that is present."""
         return _digests({name: getattr(self, name) for name in SERVER_PARTS})
 
     def copied(self) -> "ServerParts":
-        """Return the parts as they are kept: nothing shared, and long texts but for the words abridged."""
+        """Return a copy of the parts to store, with long texts, except descriptions, replaced by digests."""
         return ServerParts(
             self.identity,
             _abridged(dict(self.info)),

@@ -78,7 +78,7 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResultScan:
-    """Checks results for what is asked for, and removes it where that is asked for.
+    """Checks results for the selected kinds of content, and removes them on request.
 
     >>> checked = ResultScan(secrets="redact")({"note": "use AKIAIOSFODNN7EXAMPLE"})
     >>> checked.value, checked.findings[0].path
@@ -86,15 +86,15 @@ class ResultScan:
     """
 
     secrets: ResultAction | None = None
-    """What is done about secrets; None: they are not looked for."""
+    """The action for secrets; None: they are not looked for."""
     personal: ResultAction | None = None
     """The same for personal data."""
     instructions: ResultAction | None = None
-    """The same for orders to the model."""
+    """The same for instructions to the model."""
 
     @property
     def may_remove(self) -> bool:
-        """Whether it may remove something, or withhold all."""
+        """Whether it may remove something, or withhold the whole result."""
         return not {self.secrets, self.personal, self.instructions} <= {None, "log"}
 
     def __call__(self, value: Any, /) -> CheckedResult:
@@ -104,7 +104,7 @@ class ResultScan:
         return CheckedResult(checked, tuple(reading.findings.values()))
 
     def action(self, kind: SensitiveKind) -> ResultAction | None:
-        """Return what is done about a kind."""
+        """Return the action for a kind."""
         return {"secret": self.secrets, "personal": self.personal, "instruction": self.instructions}[kind]
 
 

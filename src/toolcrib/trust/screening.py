@@ -35,28 +35,28 @@ _PLAIN_PATH = re.compile(r"[\w/.~$-]{1,80}")
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Something that may not be used, and why."""
+    """Something that may not be used, and the reason."""
 
     id: str
     """The id of a tool, or `prompt/SERVER/NAME` or `template/SERVER/URI`."""
     reason: str
-    """Why, and what to do about it; nothing of it is the server's own words."""
+    """The reason and the remedy; it contains no text from the server."""
     level: Level | None = None
-    """How much has changed; None where something else is the reason."""
+    """The level of the change; None if something else is the reason."""
     tool: Tool | None = None
     """The tool, as its server lists it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenedTools:
-    """The tools of a server, told apart."""
+    """The tools of a server, sorted into admitted and withheld ones."""
 
     admitted: tuple[Tool, ...]
     """Those that may be used."""
     withheld: Mapping[str, Withheld] = field(default_factory=dict)
     """The others, by id."""
     first_seen: tuple[Tool, ...] = ()
-    """Those of the admitted of which nothing was known."""
+    """The admitted tools that were not known before."""
 
 
 def may_pass(level: Level, allow: Level) -> bool:
@@ -65,13 +65,13 @@ def may_pass(level: Level, allow: Level) -> bool:
 
 
 def screen_tools(tools: Iterable[Tool], lock: Lock, seen: Lock, *, mode: Mode, allow: Level) -> ScreenedTools:
-    """Tell apart the tools that a server lists.
+    """Sort the tools that a server lists into admitted and withheld ones.
 
     Args:
-        tools: what it lists.
-        lock: what was approved.
-        seen: what was seen first, where the lock has nothing of the name.
-        mode: what is asked of them.
+        tools: the listed tools.
+        lock: the approved definitions.
+        seen: the definitions seen first, for names that the lock does not have.
+        mode: the approval mode.
         allow: the greatest change that needs no approval.
     """
     listed = tuple(tools)
@@ -104,10 +104,10 @@ def screen_tools(tools: Iterable[Tool], lock: Lock, seen: Lock, *, mode: Mode, a
 def screen_listed(
     server: str, parts: ServerParts, lock: Lock, seen: Lock, *, mode: Mode, allow: Level
 ) -> tuple[dict[str, Withheld], frozenset[str]]:
-    """Return the prompts and templates of a server that may not be used, and those that are seen first.
+    """Return the prompts and templates of a server that may not be used, and those seen for the first time.
 
-    Both are known by `prompt/SERVER/NAME` or `template/SERVER/URI`. The arguments are those of
-    `screen_tools`; of the parts, only prompts and templates are looked at.
+    Both are identified as `prompt/SERVER/NAME` or `template/SERVER/URI`. The arguments are those of
+    `screen_tools`; only the prompts and templates of the parts are used.
     """
     approved = lock.judge_listed(server, parts)
     known = seen.judge_listed(server, parts) if mode == "tofu" else {}

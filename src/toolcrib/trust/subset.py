@@ -42,7 +42,7 @@ from toolcrib.trust.canonical import canonical_json
 from toolcrib.trust.samples import Interval, Patterns, sample_numbers, sample_strings
 
 MAX_STEPS: Final = 4_000
-"""How many steps one comparison may take; a step is a branch of a goal, some 50 µs."""
+"""The maximum number of steps of one comparison; a step is a branch of a goal, some 50 µs."""
 _LOOKS_PER_STEP = 25
 """So many assertions are looked at in the time of a step."""
 _NODES_PER_STEP = 4
@@ -64,14 +64,14 @@ Literals = list[tuple[bool, Subschema | Assertion]]
 
 @dataclass(frozen=True, slots=True)
 class SubsetVerdict:
-    """Whether every value that fits one schema fits another."""
+    """The answer to whether every value that fits one schema fits another."""
 
     holds: Literal["yes", "no", "unknown"]
     """`yes` is proven, `no` has a counterexample; `unknown` is neither."""
     counterexample: Any = None
-    """Of `no`, a value that fits the first schema and not the second, as the validator says."""
+    """For `no`, a value that fits the first schema but not the second, according to the validator."""
     reason: str = ""
-    """Of `unknown`, why."""
+    """For `unknown`, the reason."""
 
 
 class _TooLongError(Exception):
@@ -80,22 +80,22 @@ class _TooLongError(Exception):
 
 @dataclass(slots=True)
 class Allowance:
-    """The steps that several comparisons may take together."""
+    """The number of steps that several comparisons may take together."""
 
     steps: int
     """The steps that are left."""
 
     def take(self, wanted: int) -> int:
-        """Return how many of some steps are allowed, and count them as taken."""
+        """Take up to this many steps, and return the number that was allowed."""
         granted = max(0, min(wanted, self.steps))
         self.steps -= granted
         return granted
 
     def need(self, wanted: int) -> None:
-        """Count some steps as taken.
+        """Take this many steps.
 
         Raises:
-            _TooLongError: so many are not allowed.
+            _TooLongError: fewer are left.
         """
         if self.take(wanted) < wanted:
             raise _TooLongError
@@ -106,10 +106,9 @@ def check_subset(
 ) -> SubsetVerdict:
     """Return whether every value that fits `part` fits `whole`; both are schemas, as dicts or booleans.
 
-    With `only_declared`, an object is taken to have no member that `part` allows without declaring it, where
-    `part` declares others: an optional property that only `whole` declares takes nothing away then. Of many
-    comparisons, an `allowance` bounds the steps of all. Integers beyond ±(2^53 - 1) count as no values: a
-    bound of integers there takes nothing away.
+    With `only_declared`, if `part` declares properties, objects are assumed to have no others: an optional
+    property that only `whole` declares is then no restriction. An `allowance` bounds the steps of many
+    comparisons together. Integers beyond ±(2^53 - 1) are ignored: a bound beyond them is no restriction.
 
     >>> check_subset({"type": "integer"}, {"type": "number"}).holds
     'yes'

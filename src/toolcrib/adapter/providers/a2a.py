@@ -55,7 +55,7 @@ class A2AOptions:
 
 
 class A2AAdapter:
-    """The skills of A2A agents; `toolcrib.adapter.providers.agent_card` has their cards.
+    """Adapter for the skills of A2A agents; `toolcrib.adapter.providers.agent_card` converts their cards.
 
     A skill has no schemas: on the way in, its arguments are any object; on the way out, every keyword is
     reported as lost. The arguments and results of calls are protobuf values in many A2A programs, where

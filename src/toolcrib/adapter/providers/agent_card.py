@@ -143,14 +143,14 @@ def card_from_provider(
 
     Args:
         provider: An agent that had a card, or any other provider.
-        url: Where the agent is reached; needed if it had no card, and overrides the URL of its card.
+        url: The URL of the agent; required if it had no card. It overrides the URL of its card.
         binding: The transport spoken there.
         protocol_version: The version of A2A spoken there.
-        schemas: Whether the schemas of the tools are sent along, in an extension. They are in any case where
-            the card had that extension.
+        schemas: Whether the schemas of the tools are sent along, in an extension. They always are if the card
+            had that extension.
 
     Raises:
-        ConversionError: the card would lack a part that it must have; all of them are listed.
+        ConversionError: the card would lack required parts; the error lists all of them.
     """
     losses = Losses(_SKILLS.name)
     card = _card_fields(provider, losses)

@@ -58,7 +58,7 @@ class AnthropicOptions:
 
 
 class AnthropicAdapter:
-    """Adapter of Anthropic's client tools."""
+    """Adapter for Anthropic's client tools."""
 
     name: Final = "anthropic"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[^a-zA-Z0-9_-]+"), 128)

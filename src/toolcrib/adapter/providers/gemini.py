@@ -52,7 +52,7 @@ class GeminiOptions:
 
 
 class GeminiAdapter:
-    """Adapter of Gemini's function declarations, each in a tool of its own."""
+    """Adapter for Gemini's function declarations, each in a tool of its own."""
 
     name: Final = "gemini"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[^A-Za-z0-9_.-]+"), 64, re.compile(r"[A-Za-z_]"))

@@ -80,7 +80,7 @@ class McpOptions:
 
 
 class McpAdapter:
-    """Adapter of MCP tools (protocols 2025-11-25 and 2026-07-28), with toolcrib's own fields beside MCP's."""
+    """Adapter for MCP tools (protocols 2025-11-25 and 2026-07-28), with toolcrib's own fields in addition."""
 
     name: Final = "mcp"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[\x00-\x1f]+"), 128)
@@ -104,7 +104,7 @@ class McpAdapter:
     def borrow(self, raw: Any) -> CanonicalTool:
         """Convert like `to_canonical`, but share the schemas with the argument instead of copying them.
 
-        That is a third of the time. It is for a caller who lets go of it before anybody can change them.
+        This takes a third of the time. The argument must not be modified while the result is in use.
         """
         if type(raw) is dict and _is_sound(raw):
             rest = raw.copy()

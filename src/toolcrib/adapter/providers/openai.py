@@ -61,7 +61,7 @@ class OpenAIOptions:
 
 
 class OpenAIAdapter:
-    """Adapter of OpenAI's function tools."""
+    """Adapter for OpenAI's function tools."""
 
     name: Final = "openai"
     names: ClassVar[NameRule] = NameRule(re.compile(r"[^A-Za-z0-9_-]+"), 64)

@@ -32,15 +32,16 @@ _TYPES = "a path, a dict with 'mcpServers', Settings or None"
 def load(config: Config = None) -> Settings:
     """Load the settings of a configuration; None means no settings, and reads no file.
 
-    `.toml` files are toolcrib's own, and a key that nobody knows is refused. All others are read as the JSON
-    that Claude Desktop, Cursor, VS Code, Windsurf, Gemini CLI, Cline and others share; what is not known in
-    them is kept. Relative paths in a file are relative to it, and its servers run in its folder.
+    `.toml` files are in toolcrib's own format, where an unknown key is an error. All others are read as the
+    JSON that Claude Desktop, Cursor, VS Code, Windsurf, Gemini CLI, Cline and others share; unknown keys in
+    them are kept. Relative paths in a file are relative to it, and its servers run in its folder.
 
     >>> load({"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}).servers["time"].args
     ('mcp-server-time',)
 
     Raises:
-        ConfigError: with every problem found; values, which may be secret, are not among what it says.
+        ConfigError: the configuration is invalid; the error lists every problem, but no values, which may be
+            secret.
     """
     if config is None:
         return Settings()

@@ -205,7 +205,7 @@ class GatewaySettings(Section):
         return self.token is not None or self.tokens is not None or self.auth is not None
 
     def closed_reason(self, now: datetime | None = None) -> str | None:
-        """Return why no client can be let in over HTTP; None where one can.
+        """Return the reason why no client can connect over HTTP; None if one can.
 
         >>> GatewaySettings(tokens={}).closed_reason()
         'a token is required, but none is left: the last one was revoked'

@@ -101,9 +101,10 @@ class SearchSettings(Section):
     by the same principal (`principal`), for those by everybody (`shared`), or not at all (`off`)."""
 
     def folder(self, beside: Path | None = None) -> Path | None:
-        """Return the folder of the model, relative to another; None where the model is called by its name.
+        """Return the folder of the model, relative to `beside`; None if `model` is a name.
 
-        What has a separator is a folder, and so is what is one; but `static` is always what is built in.
+        A value with a path separator is a folder, and so is the path of an existing one; but `static` is
+        always the built-in model.
 
         >>> SearchSettings(model="minilm").folder(), str(SearchSettings(model="models/mine").folder())
         (None, 'models/mine')
@@ -221,10 +222,10 @@ class CodeSettings(Section):
     """Allow code to run without a sandbox, if the caller asks for that."""
 
     def request(self, code: str, options: dict[str, Any]) -> ExecuteRequest:
-        """Return the request to a runtime: the options of the caller, and these settings for the rest.
+        """Return the request to a runtime: the caller's options, with these settings as defaults.
 
         Raises:
-            ValidationError: with everything that is wrong with it.
+            ValidationError: the request is invalid; the error lists every problem.
         """
         fields = ExecuteRequest.model_fields.keys() & type(self).model_fields.keys()
         usual = {name: getattr(self, name) for name in fields}
@@ -310,7 +311,7 @@ class Settings(Section):
     'stdio'
 
     Raises:
-        ConfigError: with every problem found.
+        ConfigError: the settings are invalid; the error lists every problem.
     """
 
     servers: dict[str, ServerConfig] = Field(default={})
@@ -367,11 +368,11 @@ class Settings(Section):
     source: str | None = None
     """The file that it was read from."""
     others: JsonObject = Field(default={}, repr=False)
-    """The rest of a client's file beside its servers, such as `inputs`, unchanged."""
+    """The rest of a client's file besides its servers, such as `inputs`, unchanged."""
 
     @property
     def started_servers(self) -> dict[str, ServerConfig]:
-        """The servers as they are started: each inherits also what all of them do."""
+        """The servers as they are started: each also inherits the variables in `inherit`."""
         return {
             name: server.replace(inherit=(*self.inherit, *server.inherit))
             if self.inherit and server.command is not None
@@ -381,12 +382,12 @@ class Settings(Section):
 
     @property
     def lock_file(self) -> Path | None:
-        """Where the lock of approved tools is, if there is one; None of settings that are in no file."""
+        """The path of the lock of approved tools, which may not exist; None if the settings have no file."""
         return None if self.source is None else Path(self.source).with_name(LOCK_NAME)
 
     @property
     def asks_for_trust(self) -> bool:
-        """Whether anything is asked of any server before its tools are used."""
+        """Whether approval is on for any server or API."""
         modes = {self.trust.mode, *(each.trust for each in self.servers.values())}
         modes |= {each.trust for each in self.openapi.values()}
         has_lock = self.lock_file is not None and os.path.lexists(self.lock_file)
@@ -394,7 +395,7 @@ class Settings(Section):
 
     @property
     def origin(self) -> str:
-        """Its name in errors: the file that it was read from, else just the configuration."""
+        """The name of the settings in errors: the file that they were read from, or else a generic name."""
         return self.source or NO_FILE
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -59,7 +59,7 @@ def missing_auc(
     seed: int = 7,
     progress: Progress | None = None,
 ) -> Separation:
-    """Measure the separation of questions from the same questions after their right tools were removed.
+    """Measure the separation of questions from the same questions after removing their right tools.
 
     This is the hard case, because tools similar to the right one remain.
     """

@@ -23,7 +23,7 @@ from toolcrib.discovery.evaluation.metrics import (
 from toolcrib.model.record import Record
 
 Progress = Callable[[int, int], None]
-"""Called with the number of finished questions, and of all."""
+"""Called with the number of finished questions and the total."""
 _FEW = 5
 Made = TypeVar("Made")
 _STATUS = Path("/proc/self/status")
@@ -162,14 +162,14 @@ class Cost(Record):
     cpu_seconds: float
     """CPU time over all threads of the process."""
     rss_bytes: int | None = None
-    """The growth of the process's resident memory; None if the system does not tell it."""
+    """The growth of the process's resident memory; None if the system does not report it."""
 
 
 def cost_of(build: Callable[[], Made], *, status: Path = _STATUS) -> tuple[Made, Cost]:
     """Build an object, and return it with the cost.
 
-    Memory is that of the operating system, so measure in a process of its own: memory that was freed before
-    is used again, and does not count.
+    Memory is measured as the operating system reports it, so measure in a separate process: memory that was
+    freed earlier is reused, and does not count.
     """
     gc.collect()
     before = resident_bytes(status)

@@ -197,7 +197,7 @@ class Index(IndexReader):
     ) -> None:
         """Add many tools and remove others, as one change: all of it, or, where a tool is refused, nothing.
 
-        What is removed is as for `unregister`, but may be gone already. Without `write`, the store is not
+        Removals are as in `unregister`, but the tools may be gone already. Without `write`, the store is not
         changed.
 
         Raises:
@@ -268,7 +268,7 @@ class Index(IndexReader):
     def view(self, scope: Scope, admission: Admission | None = None) -> IndexView:
         """Return a live view of the tools that a scope admits.
 
-        An admission narrows it further by a condition of the program, such as the policy for one principal.
+        An `admission` narrows it further by a condition of the program, such as the policy for one principal.
         """
         return IndexView(self._catalogue, self._shared, self._key, scope, self._listeners.add, admission)
 

@@ -25,7 +25,7 @@ class NoMatch(Record):
 def explain_no_match(page: Page[Result], query: str, known: Iterable[str] = ()) -> NoMatch | None:
     """Return hints for a question that no tool fits; None if the first page has a fitting tool.
 
-    None too if the question is blank. `known` are the namespaces of the catalogue, the most important first.
+    Also None if the question is blank. `known` are the namespaces of the catalogue, the most important first.
 
     >>> explain_no_match(Page(items=(), total=0), "send a male", ["git", "mail"])
     NoMatch(guesses=False, near=('mail',), others=('git',))

@@ -187,8 +187,8 @@ class StoreChanges:
 class PostgresStore:
     """A `Store` in a PostgreSQL database.
 
-    Any number of gateways on any number of machines may share it. A written batch survives a crash of the
-    server as far as the server promises it.
+    Any number of gateways on any number of machines may share it. Whether a written batch survives a crash of
+    the server depends on the settings of the server.
 
     Args:
         url: the address of the database.
@@ -261,7 +261,7 @@ class PostgresStore:
     def put_entry(self, collection: str, name: str, value: bytes, lifetime: float) -> bool:
         """Store a value for some seconds, unless there is one of this name; return whether there was none.
 
-        Of gateways that store a value of one name at the same time, one is told that there was none.
+        If several gateways store a value of one name at the same time, exactly one of them gets True.
         """
 
         def put(connection: "Connection[Any]") -> bool:
@@ -272,7 +272,7 @@ class PostgresStore:
         return bool(self.database.run(put))
 
     def entry(self, collection: str, name: str) -> bytes | None:
-        """Return a value that was stored for some seconds; None if there is none, or no longer."""
+        """Return a value that was stored for some seconds; None if there is none, or it expired."""
         sql: LiteralString = (
             "SELECT value FROM toolcrib_entries WHERE collection = %s AND id = %s AND ends > now()"
         )
@@ -391,8 +391,8 @@ class PostgresStore:
     def changes(self, since: int) -> StoreChanges | None:
         """Return what has changed since a revision; None if nothing has.
 
-        After a revision that the database does not know, such as before it was restored from a copy, that is
-        everything.
+        If the database does not know the revision, such as after it was restored from a backup, everything is
+        returned.
         """
         with self.database.transaction(snapshot=True) as connection:
             revision = _read_revision(connection)
@@ -415,9 +415,9 @@ class PostgresStore:
         )
 
     def wait_for_change(self, within: float) -> None:
-        """Wait until somebody has written, as far as the server says so, and at most `within` seconds.
+        """Wait for a notification that something was written, for at most `within` seconds.
 
-        Notices are lost behind a pooler and on a broken connection, so `changes` is to be asked in any case.
+        Notifications are lost behind a pooler and on a broken connection, so call `changes` in any case.
         """
         psycopg_error = self.database.error
         try:

@@ -30,12 +30,12 @@ class Store(Protocol):
     Every method may be called from any thread at any time. A write is one atomic batch: stored completely
     when the method returns, not at all when it raises, and readers see all of it or nothing. An iterable is
     read completely before anything is written. Within a batch, an id that is both deleted and put is put,
-    and the last of several values for one id counts. Deleting an unknown id is no error.
+    and the last of several values for one id counts. Deleting an unknown id is not an error.
 
     An iterator yields the store as it was when the method was called, sorted by the code points of the ids.
     It neither waits for writers nor blocks them, however long it is held.
 
-    Ids, hashes, kinds and texts are any text without NUL characters and lone surrogates. JSON is such a text
+    Ids, hashes, kinds and texts are any text without NUL characters or lone surrogates. JSON is such a text
     if it was written with `ensure_ascii`, the default of `json.dumps`.
 
     Every failure is a `StoreError`: a value that cannot be stored, a full disk, a closed store. An iterator

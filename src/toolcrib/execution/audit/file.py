@@ -47,8 +47,8 @@ class LostRecords(Record):
 class AuditFile:
     """Appends records to a file in its own thread, from a bounded queue; see `ChainedLines`.
 
-    A record that cannot be written is counted, a line in the file has the number of missing ones, and the log
-    the reason, once. With `required` it is retried instead, and as a middleware this refuses calls until that
+    Records that cannot be written are counted; a line in the file gives their number, and the reason is
+    logged once. With `required` it is retried instead, and as a middleware this refuses calls until that
     succeeds. Safe to use from many threads.
 
     Raises:
@@ -97,7 +97,7 @@ class AuditFile:
             self._changed.notify_all()
 
     def flush(self, within: float) -> bool:
-        """Wait until all records are written; return False if they are not within so many seconds."""
+        """Wait until all records are written; return False if that takes more than so many seconds."""
         with self._changed:
             if self._changed.wait_for(lambda: not self._waiting, within):
                 self._sign_written()

@@ -33,11 +33,11 @@ class Levels(NamedTuple):
     |           | none        | not asked, or cached   | not asked, or cached      | not asked, or cached   |
     | protocol  | ok          | called and returned    | a result came             | a response came        |
     |           | refused     | unknown, or denied     | the same; JSON-RPC error  | unknown, or denied     |
-    |           | invalid     | args or result misfit  | args or result misfit     | args or result misfit  |
+    |           | invalid     | args/result mismatch   | args/result mismatch      | args/result mismatch   |
     |           | none        | no exchange took place | no exchange took place    | no exchange took place |
     | tool      | ok          | it returned            | not `isError`             | a status below 400     |
     |           | error       | it raised              | `isError`                 | a status from 400 on   |
-    |           | none        | it said nothing        | it said nothing           | it said nothing        |
+    |           | none        | no outcome             | no outcome                | no outcome             |
 
     With transport `none`, a `refused` or `invalid` call was turned down here, by the catalogue, the policy or
     the input schema; with transport `ok`, it is the backend that refused, or the result that did not fit.
@@ -46,7 +46,7 @@ class Levels(NamedTuple):
     transport: TransportLevel
     """Whether the backend was reached."""
     protocol: ProtocolLevel
-    """Whether an exchange took place, and was in order."""
+    """Whether an exchange took place, and was valid."""
     tool: ToolLevel
     """The outcome in the tool itself."""
 

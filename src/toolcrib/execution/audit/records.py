@@ -61,7 +61,7 @@ class AuditRecord(Record):
     time: str
     """The time at which it began, in UTC: `2026-01-31T23:59:59.999Z`."""
     operation: Operation = Field(default="execute_tool", alias="gen_ai.operation.name")
-    """The operation; others than a call are written down where something was found in the answer."""
+    """The operation; those other than a call are recorded only if the result check found something."""
     issuer: str | None = Field(default=None, alias="toolcrib.issuer")
     """The issuer that authenticated the subject."""
     subject: str | None = Field(default=None, alias="user.id")
@@ -75,17 +75,17 @@ class AuditRecord(Record):
     seen_as: str | None = Field(default=None, alias="toolcrib.seen_as")
     """The id by which the caller knows the tool, if a toolset gives it another."""
     effect: Literal["allow", "deny"] | None = Field(default=None, alias="toolcrib.policy.effect")
-    """The decision of the policy, if the call came that far."""
+    """The decision of the policy, if the call got that far."""
     rule: str | None = Field(default=None, alias="toolcrib.policy.rule")
     """The rule that decided, if one did."""
     answer: Unconfirmed | None = Field(default=None, alias="toolcrib.policy.answer")
-    """The end of the question to a person, if the call was refused after one."""
+    """The outcome of asking a person, if the call was refused after that."""
     backend: str | None = Field(default=None, alias="toolcrib.backend")
     """`kind:name` of the last tried backend."""
     transport: TransportLevel = Field(alias="toolcrib.transport")
     """Whether the backend was reached; see `Levels` for these three."""
     protocol: ProtocolLevel = Field(alias="toolcrib.protocol")
-    """Whether an exchange took place, and was in order."""
+    """Whether an exchange took place, and was valid."""
     tool: ToolLevel = Field(alias="toolcrib.tool")
     """The result of the tool itself."""
     cached: bool = Field(default=False, alias="toolcrib.cached")

@@ -172,11 +172,11 @@ def check_chain(
     *,
     limits: ChainLimits | None = None,
 ) -> Chain:
-    """Return the chain of these steps, if no certain problem is found.
+    """Return the chain of these steps, unless one of them is certain to fail.
 
-    Without a validator only the steps and their tools are checked, with one also the arguments. A problem is
-    certain: its step fails in every run, because results are validated against the output schemas of their
-    tools. Steps whose `on_error` is not "stop" are not checked.
+    Without a validator only the steps and their tools are checked; with one, the arguments are too. Only
+    problems that make a step fail in every run are reported; results can be predicted because they are
+    validated against the output schemas of their tools. Steps whose `on_error` is not "stop" are not checked.
 
     Raises:
         InvalidChainError: with every problem found; its cause is the first `ToolNotFoundError`, if any.

@@ -39,7 +39,7 @@ class PlannedStep(Record):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether every tool in it has the hint that it only reads."""
+        """Whether every tool in it is annotated as read-only."""
         if self.kind == "parallel":
             return all(part.changes_nothing for part in self.parts)
         return self.annotations is not None and self.annotations.read_only_hint is True
@@ -53,18 +53,18 @@ class Plan(Record):
 
     @property
     def read_only(self) -> bool:
-        """Whether every tool has the hint that it only reads."""
+        """Whether every tool is annotated as read-only."""
         return all(step.changes_nothing for step in self.steps)
 
     @property
     def calls(self) -> int | None:
-        """The most calls of the chain; None if that depends on a result."""
+        """The maximum number of calls in the chain; None if that depends on a result."""
         counts = [step.calls for step in self.steps]
         return None if None in counts else sum(count or 0 for count in counts)
 
     @property
     def destructive(self) -> tuple[str, ...]:
-        """The tools that may be destructive: those with the hint, and those that do not deny it."""
+        """The tools that may be destructive: those annotated as such, and those not annotated otherwise."""
         found = (step for top in self.steps for step in _flatten(top))
         return tuple(
             dict.fromkeys(step.tool_id for step in found if step.tool_id and _may_destroy(step.annotations))

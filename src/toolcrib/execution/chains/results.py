@@ -25,7 +25,7 @@ class StepResult(Record):
     ref: str | None = None
     """The reference in the step if it is not the id: without a version, or with a constraint."""
     structured: Any = None
-    """The value; of a group or a step with `for_each`, the list of the values of its parts."""
+    """The value; for a group or a step with `for_each`, the list of the values of its parts."""
     backend: AnyBackend | None = None
     """The backend of a single call."""
     error: dict[str, Any] | None = None
@@ -41,12 +41,12 @@ class StepResult(Record):
     notes: tuple[str, ...] = ()
     """Notes about the call, such as retries."""
     findings: tuple[ResultFinding, ...] = ()
-    """What the check of results found in what the tool sent."""
+    """Findings of the result check."""
     parts: tuple["StepResult", ...] = ()
     """The results of a group's steps, or of each item, that have begun."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
-        """Return the JSON form; values of parts are written once, in that of the whole if it has one."""
+        """Return the JSON form; values of parts are omitted if the step itself has a value."""
         hidden = {name for name in type(self).model_fields if name in without}
         without = hidden | {"parts", "structured"} | (set() if self.skipped else {"skipped"})
         payload = super().to_json(without=without)

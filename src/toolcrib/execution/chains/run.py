@@ -50,7 +50,7 @@ argument identifies the call in the chain, such as `2.0`."""
 Around = Callable[[RunTool], RunTool]
 """Wraps each call of a chain."""
 ChainProgress = Callable[[int, int, str], Any]
-"""Called with the number of finished steps, of all steps, and the event: `started`, `step_completed`,
+"""Called with the number of finished steps, the total, and the event: `started`, `step_completed`,
 `step_skipped`, `step_error`; sync or async."""
 _MAX_PARALLEL_BYTES = 1 << 20
 """Calls with larger arguments, as JSON, run one at a time: each call copies and serializes its arguments."""
@@ -73,7 +73,7 @@ async def run_chain(  # noqa: PLR0913 - the deadline in three ways: as a number,
 
     `timeout` is in seconds for all steps together, from `since` by the clock of the event loop, or from now.
     Cancelling `deadline`, where it is given, ends the chain as if that time were over.
-    An exception of `run` that is no `ToolcribError` propagates. Results must not be changed: their `args`
+    An exception of `run` that is not a `ToolcribError` propagates. Results must not be changed: their `args`
     share referenced values with the chain and with earlier results, and a group shares values with its parts.
 
     Raises:

@@ -28,7 +28,7 @@ from toolcrib.model.toolid import ToolId, name_fault
 MAX_CONCURRENCY = 64
 """The largest `max_concurrency` of a step."""
 MAX_NESTING = 8
-"""The most levels of groups in groups."""
+"""The maximum nesting of groups."""
 _CAMEL = {
     "tool_id": "toolId",
     "use_previous": "usePrevious",

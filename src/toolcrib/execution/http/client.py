@@ -74,7 +74,7 @@ class HttpOptions(TypedDict, total=False):
     connect_timeout: float
     """Seconds to connect, 10 by default; everything else is limited by the deadline of the caller."""
     max_connections: int
-    """The most parallel requests, 64 by default; further calls wait."""
+    """The maximum number of parallel requests, 64 by default; further calls wait."""
     ssl_context: ssl.SSLContext | None
     """The TLS context; by default one with the certificates of the system."""
     lookup: Lookup | None

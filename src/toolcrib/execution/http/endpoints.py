@@ -50,7 +50,7 @@ class Endpoint(Record):
     query: dict[str, str] = Field(default_factory=dict)
     """Query parameters; a value is `{argument}` or a fixed text."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Headers in the same form; secrets belong into the headers of the provider."""
+    """Headers in the same form; secrets belong in the headers of the provider."""
     body: Literal["json", "form", "none"] | None = None
     """The format of the body; by default JSON if the method has a body."""
     annotations: ToolAnnotations | None = None

@@ -1,4 +1,4 @@
-"""MCP servers as backends: how they are configured, started, followed and called."""
+"""MCP servers as backends: their configuration, lifecycle and calls."""
 
 from toolcrib.execution.mcp.config import ContentChange, OnContent, ServerConfig
 from toolcrib.execution.mcp.content import (

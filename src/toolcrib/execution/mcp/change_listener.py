@@ -24,7 +24,7 @@ from toolcrib.execution.mcp.connection import Connection
 from toolcrib.redaction import hide_secrets
 
 MAX_WATCHED = 1_000
-"""Resources of one server that are watched at the same time, at most."""
+"""The maximum number of resources of one server that are watched at the same time."""
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _OPENING = 5.0

@@ -85,16 +85,16 @@ ChangeKind = Literal["resources", "prompts", "updated"]
 
 @dataclass(frozen=True, slots=True)
 class ContentChange:
-    """A server's word that something of its resources or prompts has changed."""
+    """A notification that resources or prompts of a server have changed."""
 
     server: str
     """The server."""
     kind: ChangeKind
-    """What has changed."""
+    """The kind of change."""
     uri: str | None = None
-    """Which resource, of `updated`; it may be a part of the one that is watched."""
+    """The resource, for `updated`; it may be a part of the subscribed one."""
     owner: Hashable | None = None
-    """Whose it is, where each person has an access of their own; None where it is everybody's."""
+    """The owner, if each person logs in separately; None if the content is shared by all."""
 
 
 OnContent = Callable[[ContentChange], object]
@@ -216,7 +216,7 @@ def _shareable(text: str, secrets: Iterable[str], folder: Path | None) -> str:
 class ServerConfig(Record):
     """One MCP server: a `command` to start, or a `url` to reach; unknown keys are kept.
 
-    The transport follows from that, unless `transport` (or `type`) says it: stdio for a command, http for a
+    The transport follows from that, unless `transport` (or `type`) sets it: stdio for a command, http for a
     url. The spellings of other clients are read too: `streamable-http`, `serverUrl`, `httpUrl`.
 
     >>> ServerConfig(command="uvx", args=["mcp-server-time"]).transport
@@ -225,7 +225,7 @@ class ServerConfig(Record):
     'http'
 
     Raises:
-        ConfigError: it cannot work; every problem is in it.
+        ConfigError: it is invalid; with every problem found.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
@@ -305,30 +305,30 @@ class ServerConfig(Record):
 
     @property
     def download(self) -> str:
-        """Return what to say if it is late because its program downloads it; empty for others."""
+        """Return a message for a start that a download delays, as with `npx`; empty for other programs."""
         program = PurePath(self.command or "").stem
         return f"{program} may still be downloading it" if program in _DOWNLOADERS else ""
 
     @property
     def is_personal(self) -> bool:
-        """Return whether each person has an access of their own to it."""
+        """Return whether each person logs in to it separately."""
         return self.auth is not None and self.auth.mode in {"per_user", "exchange"}
 
     @property
     def identity(self) -> str:
-        """Return a hash of what is started or reached, the same in every process and on every machine.
+        """Return a hash of the command or the URL, the same in every process and on every machine.
 
-        Secrets do not belong to it: neither the environment nor the headers, nor what variables stand for
-        as long as they are not filled in.
+        It does not cover secrets: neither the environment nor the headers, nor the values of variables that
+        are not filled in yet.
         """
         reached = [self.command, *self.args, self.cwd] if self.url is None else [self.url]
         return sha256(json.dumps(reached).encode()).hexdigest()
 
     def identity_in(self, folder: Path | None) -> str:
-        """Return the same for a file that a team shares: each machine may have the project elsewhere.
+        """Return the same hash for a file that a team shares, wherever the project is on each machine.
 
-        Paths in that folder count from there, and of secrets that are written out only their places count.
-        The walls around a command belong to it, since a server without them may do more.
+        Paths in that folder are taken relative to it, and literal secrets count only by their position. The
+        sandbox of a command is included, since a server without one may do more.
 
         >>> here, there = (ServerConfig(command="uv", args=["run", f"/{who}/tools/x.py"]) for who in "ab")
         >>> here.identity_in(Path("/a/tools")) == there.identity_in(Path("/b/tools"))
@@ -349,9 +349,9 @@ class ServerConfig(Record):
         return sha256(json.dumps(shared).encode(errors="surrogatepass")).hexdigest()
 
     def reaches_as(self, other: "ServerConfig") -> bool:
-        """Return whether the connection of another serves this one: the same is reached in the same way.
+        """Return whether it can use the connection of another: the same server, reached in the same way.
 
-        Over HTTP it must be for as many calls at once, since it has a pool of connections for so many.
+        Over HTTP that one must allow as many concurrent requests, since its connection pool has that size.
 
         >>> ServerConfig(command="a").reaches_as(ServerConfig(command="a", timeout=5))
         True
@@ -364,8 +364,8 @@ class ServerConfig(Record):
         """Return the settings with `${NAME}` and `${NAME:-default}` filled in.
 
         Raises:
-            ConfigError: variables are not set and have no default, all of them named; or what came out of it
-                cannot work.
+            ConfigError: variables are not set and have no default, all of which are named; or the result is
+                invalid.
         """
         fill = Expansion(environ)
         changes = self._fill(fill)
@@ -385,9 +385,9 @@ class ServerConfig(Record):
     def known_secrets(self, environ: Mapping[str, str], inherited: Mapping[str, str]) -> KnownSecrets:
         """Return the secrets that a server gets from its settings, with variables filled in.
 
-        These are the values of `env`, `headers` and `auth`, arguments after a flag such as `--api-key`, what
-        stands for a login in an address, and each variable, unless it is plainly an ordinary setting. Of the
-        variables that a server inherits by `inherit`, it is those whose names say so.
+        These are the values of `env`, `headers` and `auth`, arguments after a flag such as `--api-key`, the
+        credentials in an address, and each variable, unless it is plainly an ordinary setting. Of the
+        variables in `inherit`, only those whose names suggest a secret are included.
         """
         fill = Expansion(environ)
         filled = self._fill(fill)

@@ -48,12 +48,12 @@ ContentKind = Literal["resources", "templates", "prompts"]
 
 
 class Resource(OpenRecord):
-    """Something that a server lets be read: a file, a page, a record."""
+    """Data that a server lets clients read: a file, a page, a record."""
 
     server: str
     """The server that has it."""
     uri: Text
-    """The address that it is read by."""
+    """The URI to read it by."""
     name: Text
     """The name for programs."""
     title: Text | None = None
@@ -67,12 +67,12 @@ class Resource(OpenRecord):
 
 
 class ResourceTemplate(OpenRecord):
-    """A family of resources whose addresses are made by filling in a template (RFC 6570)."""
+    """A URI template (RFC 6570) for a family of resources."""
 
     server: str
     """The server that has it."""
     uri_template: Text
-    """Such as `file:///{path}`."""
+    """The template, such as `file:///{path}`."""
     name: Text
     """The name for programs."""
     title: Text | None = None
@@ -80,7 +80,7 @@ class ResourceTemplate(OpenRecord):
     description: Text | None = None
     """The server's description of it."""
     mime_type: Text | None = None
-    """The kind of content of all of them, where it is one."""
+    """The kind of content, if it is the same for all of them."""
 
 
 class ResourceContents(OpenRecord):
@@ -91,13 +91,13 @@ class ResourceContents(OpenRecord):
     mime_type: Text | None = None
     """The kind of content."""
     text: Text | None = None
-    """The text, where it is text."""
+    """The text, if the contents are text."""
     blob: Text | None = None
     """Bytes, in base64."""
 
 
 class PromptArgument(OpenRecord):
-    """Something that a prompt is filled in with."""
+    """An argument of a prompt."""
 
     name: Text
     """The name for programs."""
@@ -106,11 +106,11 @@ class PromptArgument(OpenRecord):
     description: Text | None = None
     """The server's description of it."""
     required: bool | None = None
-    """Whether the prompt cannot be had without it."""
+    """Whether the prompt requires it."""
 
 
 class Prompt(OpenRecord):
-    """A conversation that a server has prepared, for a person to choose."""
+    """A prompt template that a server offers to its users."""
 
     server: str
     """The server that has it."""
@@ -121,7 +121,7 @@ class Prompt(OpenRecord):
     description: Text | None = None
     """The server's description of it."""
     arguments: tuple[PromptArgument, ...] | None = None
-    """The arguments that it is filled in with."""
+    """The arguments of the prompt."""
 
     @property
     def id(self) -> str:
@@ -130,7 +130,7 @@ class Prompt(OpenRecord):
 
 
 class PromptResult(OpenRecord):
-    """A prompt, filled in: the messages to begin a conversation with."""
+    """A rendered prompt: the messages that begin a conversation."""
 
     messages: tuple[JsonObject, ...]
     """Each with a `role` and a `content`, as in MCP."""

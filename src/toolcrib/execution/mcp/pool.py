@@ -63,17 +63,17 @@ DRAIN_TIME = 30.0
 
 
 class McpServers:
-    """Runs the tools of MCP servers, for as long as it is entered.
+    """Runs the tools of MCP servers while its context is open.
 
-    Nothing is started until a tool or a listing of a server is wanted. A server that dies, or is idle for
-    long, is started again by the next call; one that cannot be started is left alone for a while. Each has a
-    task of its own, so that none delays or breaks another.
+    A server is started when its tools are first listed or called. One that dies, or is idle for a long time,
+    is started again by the next call; one that cannot be started is left alone for a while. Each has a task
+    of its own, so that none delays or breaks another.
 
     `on_tools` is called with the tools of a server, by its name, after every complete listing: the first
     after each start, and those that follow when the server says that its tools have changed. `on_input`
-    answers a server that asks for input in the middle of a call; without it no server is told that it can
-    ask, and one that does fails the call. `gateway` is the id under which a gateway of these servers finds
-    itself behind one of them.
+    answers a server that asks for input in the middle of a call; without it that capability is not declared,
+    and a server that asks anyway fails the call. `gateway` is the id under which a gateway of these servers
+    detects itself behind one of them.
     """
 
     def __init__(  # noqa: PLR0913 - options, by name
@@ -140,11 +140,11 @@ class McpServers:
     ) -> None:
         """Add a server, or change one without failing the calls under way.
 
-        They end on the connection that they began on, if they do so within some seconds; later ones go to
-        another. Where the same is started or reached, the connection stays, and only limits change.
+        They have some seconds to finish on the old connection; later calls use the new one. If the command or
+        the URL is unchanged, the connection is kept, and only limits change.
 
         Raises:
-            ConfigError: its settings cannot work.
+            ConfigError: its settings are invalid.
         """
         wanted = named_config(name, config)
         known, self._configs[name] = self._configs.get(name), wanted
@@ -164,7 +164,7 @@ class McpServers:
         """Remove a server; it is stopped when its calls have ended, or after some seconds.
 
         Raises:
-            ServerUnavailableError: there is none of this name.
+            ServerUnavailableError: there is no server of this name.
         """
         if name not in self._configs:
             raise ServerUnavailableError(name, self._explain_unknown(name))
@@ -176,7 +176,7 @@ class McpServers:
         """Stop a server when its calls have ended, and refuse others until it is started again.
 
         Raises:
-            ServerUnavailableError: there is none of this name, or it is disabled.
+            ServerUnavailableError: there is no server of this name, or it is disabled.
         """
         if (absence := self._why_unrunnable(name)) is not None and name not in self._paused:
             raise ServerUnavailableError(name, absence)
@@ -187,7 +187,7 @@ class McpServers:
         """Start a server again, whether it runs, is paused, or is left alone after failures.
 
         Raises:
-            ServerUnavailableError: there is none of this name, it is disabled, or it cannot be started.
+            ServerUnavailableError: there is no server of this name, it is disabled, or it cannot be started.
         """
         self._paused.discard(name)
         if (absence := self._why_unrunnable(name)) is not None:
@@ -234,10 +234,10 @@ class McpServers:
         )
 
     async def tools(self, name: str) -> tuple[Tool, ...]:
-        """Return the tools of a server, from all pages of its listing, after starting it if need be.
+        """Return the tools of a server, from all pages of its listing, after starting it if needed.
 
-        Their namespace is the server's name, mended where a tool id could not carry it. Definitions that are
-        no tools are left out, and `status` says why.
+        Their namespace is the server's name, with characters replaced that a tool id cannot contain. Invalid
+        definitions are left out, and `status` gives the reasons.
 
         Raises:
             ServerUnavailableError: it cannot be started or listed.
@@ -245,7 +245,7 @@ class McpServers:
         return (await (await self.upstream(name)).list_tools()).tools
 
     async def upstream(self, name: str) -> "Upstream":
-        """Return the upstream of a server, for requests beside calls of its tools.
+        """Return the upstream of a server, for requests other than tool calls.
 
         Raises:
             ServerUnavailableError: there is no such server, or it cannot be used now.
@@ -263,7 +263,7 @@ class McpServers:
         """Return the upstream for a caller's requests to a server.
 
         Raises:
-            LoginRequiredError: each person has their own, and it is not known who this is.
+            LoginRequiredError: each person has their own upstream, and the caller is unknown.
             ServerUnavailableError: there is no such server, or it cannot be used now.
         """
         upstream = await self.upstream(name)
@@ -281,7 +281,7 @@ class McpServers:
         return self._upstreams.get(name) if key is None else self._persons.known(name, key)
 
     def capabilities(self, name: str, principal: Principal | None = None) -> dict[str, Any] | None:
-        """Return the capabilities declared to a principal, or else to the lister of tools; None before."""
+        """Return the capabilities declared to a principal, else on the shared connection; None if neither."""
         known = self._known_upstream(name, principal), self._upstreams.get(name)
         return next((each.capabilities for each in known if each and each.capabilities is not None), None)
 
@@ -313,7 +313,8 @@ class McpServers:
     def on_content(self, callback: OnContent) -> Callable[[], None]:
         """Add a listener for changes of resources and prompts; return a function that removes it.
 
-        Servers are not started for it: those that run tell, and of one resource when it is watched.
+        No server is started for this: running ones send notifications, and those about one resource only
+        while it is watched.
         """
         key = object()
         self._on_content[key] = callback
@@ -324,10 +325,10 @@ class McpServers:
     ) -> Callable[[], Awaitable[None]]:
         """Subscribe to a resource, after starting the server if needed; return a function that ends it.
 
-        However many watch it, the server is asked once, and again on each of its connections.
+        The server gets one subscription for all watchers, which is renewed on each new connection.
 
         Raises:
-            RequestRefusedError: it does not tell, or too many are watched.
+            RequestRefusedError: the server does not support subscriptions, or too many resources are watched.
             ServerUnavailableError: it cannot be started.
         """
         principal = context.principal
@@ -371,7 +372,7 @@ class McpServers:
 
         Raises:
             InputValidationError: the arguments are not plain JSON; nothing was sent.
-            ToolError: as the contract of `Executor` has it.
+            ToolError: as in the contract of `Executor`.
         """
         backend = call.backend
         # A server that is known needs none of the checks of `_require_upstream`.

@@ -21,7 +21,7 @@ _ERROR = re.compile(r"Error\b|\berror:")
 _AROUND_ERROR = re.compile(r"\s+at .*|Node\.js v\S+|\s*[\^~]+|\s*[\]})]+[,;]?\s*")
 """Stack frames, the version of the runtime, and marks and brackets by themselves."""
 ServerState = Literal["stopped", "starting", "ready", "failed", "closed", "disabled"]
-"""`stopped` starts at the next call; so does `failed`, though it may have to wait; the last two never do."""
+"""Calls start a `stopped` server, and a `failed` one after a pause; the last two are never started."""
 
 
 class ServerStatus(Record):
@@ -30,11 +30,11 @@ class ServerStatus(Record):
     name: str
     """Its name in the configuration."""
     state: ServerState
-    """The state that it is in."""
+    """Its state."""
     transport: str
     """Its transport: `stdio`, `http` or `sse`; `openapi` for an API."""
     address: str | None = None
-    """The host that it is reached at; absent where it is started here."""
+    """The host that it is reached at; absent for a local process."""
     protocol_version: str | None = None
     """The negotiated protocol revision; absent while it is not ready."""
     server_info: dict[str, Any] | None = None
@@ -44,19 +44,19 @@ class ServerStatus(Record):
     listed_ago: float | None = None
     """Seconds since that listing."""
     kept: bool | None = None
-    """True where these are the tools of an earlier run, and it has not been listed since."""
+    """True if these are the tools of an earlier run, and it has not been listed since."""
     refused: dict[str, str] = Field(default={})
-    """The definitions of that listing which are no tools, or none that can be used, by name, and why."""
+    """The definitions in that listing that are invalid or cannot be used, by name, with the reasons."""
     pid: int | None = None
-    """Its process, where it is started here and runs."""
+    """Its process id, while it runs as a local process."""
     last_error: str | None = None
     """The reason of its last failure or disconnection; absent once it answers again."""
     advice: str | None = None
     """A guess at what would help, such as a variable that it did not get; absent if there is none."""
     needs_login: bool | None = None
-    """True where that is for want of a login, which `toolcrib login` gives."""
+    """True if it failed because nobody is logged in; `toolcrib login` does that."""
     paused: bool | None = None
-    """True where an operator has stopped it, so that no call starts it."""
+    """True if an operator has stopped it, so that no call starts it."""
     stderr: str = ""
     """The last lines that it wrote to its standard error."""
     in_flight: int = 0
@@ -77,7 +77,7 @@ class ServerStatus(Record):
         return self.name, self.state, self.transport, tools, self.last_error or ""
 
     def describe_failure(self) -> str:
-        """Return why it last failed: the reason, its own words, and what may help; empty if it did not."""
+        """Return a text on its last failure: the reason, its error output, and advice; empty if none."""
         if self.last_error is None:
             return ""
         return describe_failure(self.last_error, self.last_words, self.advice or "")

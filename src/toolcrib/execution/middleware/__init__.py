@@ -1,4 +1,4 @@
-"""Middleware around each call to a backend: guard of results, cache, retries, rate and concurrency limits.
+"""Middleware around each call to a backend: result guard, cache, retries, rate and concurrency limits.
 
 The first one is the outermost. Put the cache first, so that its answers cost nothing; then retries, and then
 the limits, so that each try counts:

@@ -19,7 +19,7 @@ def compose(middleware: Sequence[Middleware], go: Next) -> Next:
     """Return a function that calls all middleware and then `go`; the first one is the outermost.
 
     Raises:
-        ConfigError: with every element that is no middleware.
+        ConfigError: with every element that is not a middleware.
     """
     problems = tuple(_find_problems(middleware))
     if problems:

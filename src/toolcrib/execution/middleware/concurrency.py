@@ -29,8 +29,8 @@ class _BackendSlots:
 class ConcurrencyLimit:
     """Lets at most `limit` calls to a backend run in parallel; others wait, and principals take turns.
 
-    One principal, or all unauthenticated clients together, cannot take all of several slots. A tool that
-    calls another one on the same backend, and waits for it, takes two slots.
+    If there are several slots, one principal, or all unauthenticated clients together, cannot take all of
+    them. A tool that calls another one on the same backend, and waits for it, takes two slots.
     """
 
     limit: int

@@ -47,7 +47,7 @@ _RESULT = "/result"
 
 
 class ResultGuard:
-    """Checks results of backends, with the check of each."""
+    """Checks each result with the check configured for its backend."""
 
     def __init__(self, checks: Mapping[str, ResultCheck | None], default: ResultCheck | None = None) -> None:
         """Check backends by their labels, such as `mcp:github`; all others by `default`. None: no check."""

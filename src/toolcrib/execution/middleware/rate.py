@@ -88,11 +88,11 @@ class RateLimit:
     """The period in seconds."""
     _: KW_ONLY
     burst: int | None = None
-    """The most calls at once; `calls` by default."""
+    """The maximum number of calls at once; `calls` by default."""
     key: Key = by_backend
     """Calls with equal keys share the rate."""
     clock: Callable[[], float] = time.monotonic
-    """Independent of event loops, since the rate is shared by them."""
+    """Returns the time in seconds, independently of event loops, since they share the rate."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     """Waits for some seconds."""
     _lines: OrderedDict[Hashable, _WaitingLine] = field(init=False, repr=False, default_factory=OrderedDict)

@@ -91,7 +91,7 @@ class RateRule(Record):
         return Rule(name=self.name, who=self.who, tools=self.tools, effect="deny")
 
     def covers(self, principal: Principal, tool: Tool, issuers: Issuers) -> bool:
-        """Return whether it is about a call."""
+        """Return whether it applies to a call."""
         return self._scope.is_about(principal, issuers) and self._scope.covers_tool(tool)
 
     def request_token(self, principal: Principal, tool: Tool) -> TokenRequest:

@@ -83,16 +83,16 @@ class Rule(Record):
         return args
 
     def is_about(self, principal: Principal, issuers: Issuers | None = None) -> bool:
-        """Return whether it is about a principal, where these issuers vouch for names."""
+        """Return whether it applies to a principal, given the issuers that vouch for names."""
         known = issuers or Issuers()
         return any(known.means(principal, who) for who in self.who)
 
     def covers(
         self, tool_id: str, tags: Collection[str], hints: Mapping[str, bool], *, vouched: bool = True
     ) -> bool:
-        """Return whether it is about a tool, whatever the arguments.
+        """Return whether it applies to a tool, whatever the arguments.
 
-        `vouched` says that the tags are the program's own; a server's or an API's can only deny.
+        `vouched` means that the tags are the program's own; those of a server or an API can only deny.
         """
         if any(hints.get(name) is not value for name, value in self.shared("annotations").items()):
             return False
@@ -101,14 +101,14 @@ class Rule(Record):
         return self._pattern.fullmatch(plain_id(tool_id)) is not None
 
     def covers_tool(self, tool: Tool) -> bool:
-        """Return whether it is about a tool, whatever the arguments."""
+        """Return whether it applies to a tool, whatever the arguments."""
         return self.covers(str(tool.id), tool.tags, hints_of(tool), vouched=vouches_for_tags(tool))
 
     def consents_to(self, tool_id: str) -> bool:
         """Return whether it allows a tool that it covers by name, so that no person is asked about it.
 
-        It does where it names the tool by its id, its namespace or a pattern, or has `destructiveHint = true`
-        among its annotations. One that allows everything, or a tag, does not.
+        It does if it names the tool by its id, its namespace or a pattern, or has `destructiveHint = true`
+        among its annotations. A rule that allows everything, or a tag, does not.
 
         >>> Rule(name="a", tools=["shop:*"], effect="allow").consents_to("shop:drop:1.0.0")
         True
@@ -122,9 +122,9 @@ class Rule(Record):
         return self._naming_pattern.fullmatch(plain_id(tool_id)) is not None
 
     def covers_content(self, name: str) -> bool:
-        """Return whether it is about a resource, as `server:URI`, or a prompt, as `server:name`.
+        """Return whether it applies to a resource, as `server:URI`, or a prompt, as `server:name`.
 
-        One that does not allow is about a file in capitals and small letters alike, as some file systems are.
+        Unless it allows, it ignores case in file URIs, since some file systems do.
         """
         if self.shared("annotations"):
             return False
@@ -133,7 +133,7 @@ class Rule(Record):
         return pattern.fullmatch(name) is not None
 
     def may_cover(self, namespace: str) -> bool:
-        """Return whether it can be about a tool of a server or an API, of which none is known."""
+        """Return whether it could apply to a tool of a server or an API whose tools are not known yet."""
         starts = (re.split(r"[*?\[]", glob, maxsplit=1)[0] for glob in _globs(self.tools))
         return any(f"{namespace}:".startswith(start) or start.startswith(f"{namespace}:") for start in starts)
 

@@ -399,7 +399,7 @@ class ContentHandlers:
         """Return the server of a prompt, and its name at that server.
 
         Raises:
-            MCPError: there is none of this name.
+            MCPError: there is no prompt of this name.
         """
         sole = None if self._view is None else sole_source(self._view.settings)
         if sole is not None and sole in content.names:

@@ -44,7 +44,7 @@ class Fleet:
         """Start a server in each worker, after stopping it where it runs.
 
         Raises:
-            ServerUnavailableError: there is none of this name, or it cannot be started in this worker.
+            ServerUnavailableError: there is no server of this name, or it cannot be started in this worker.
         """
         await self._tell_others({"do": "start", "server": name})
         await self._crib.start_server(name)
@@ -53,7 +53,7 @@ class Fleet:
         """Stop a server in each worker, until it is started again.
 
         Raises:
-            ServerUnavailableError: there is none of this name, or it is disabled.
+            ServerUnavailableError: there is no server of this name, or it is disabled.
         """
         self._crib.stop_server(name)
         await self._tell_others({"do": "stop", "server": name})

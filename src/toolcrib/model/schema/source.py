@@ -16,7 +16,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     {'items': {'type': 'integer'}, 'type': 'array'}
 
     Raises:
-        InvalidSchemaError: the type has no JSON Schema, such as a callable.
+        InvalidSchemaError: the type, such as a callable, has no JSON Schema.
     """
     try:
         schema = _generate(kind)

@@ -37,7 +37,7 @@ class SchemaValidator(Protocol):
         ...
 
     def validate_input(self, tool: Tool | None, args: Any) -> None:
-        """Validate arguments; a missing tool or input schema is an `InvalidSchemaError`."""
+        """Validate arguments; a missing tool or input schema raises `InvalidSchemaError`."""
         ...
 
     def validate_output(self, tool: Tool | None, result: Any) -> None:
@@ -67,9 +67,10 @@ class _Cache:
 
 
 class DefaultValidator:
-    """Validates by JSON Schema 2020-12 and draft-07 (`$schema`); no schema or value can hang or crash it.
+    """Validates against JSON Schema 2020-12 or draft-07 (`$schema`); no schema or value can hang or crash it.
 
-    Nothing is ever fetched: a reference leads into the schema, into `documents`, or to an `ExternalRefError`.
+    Nothing is ever fetched: a reference must lead into the schema or into `documents`; any other raises
+    `ExternalRefError`.
     `format`, `contentEncoding` and `contentMediaType` are annotations. Compiled schemas are cached by content
     and by tool.
 
@@ -97,7 +98,7 @@ class DefaultValidator:
         """Check that a schema can be used; most are not compiled for that.
 
         Raises:
-            InvalidSchemaError: it cannot; the error may be a subclass, and has the problems.
+            InvalidSchemaError: it cannot; the error, which may be a subclass, lists the problems.
         """
         if not is_simple(plain_schema(read_schema(schema))):
             self.compile(schema)

@@ -76,4 +76,4 @@ There is no network, no file of the machine and no installed package. Do without
 collections, itertools, functools, random, decimal, dataclasses, typing, base64, hashlib and time; code \
 that needs more runs more slowly, or is refused before it calls anything.
 """
-"""For the prompt of a model, before `stubs`."""
+"""Instructions for the prompt of a model, to be put before `stubs`."""

@@ -96,11 +96,11 @@ async def diagnose(
     """Check a configuration and this machine, and return the findings.
 
     Args:
-        config: as for a crib; what is wrong with it is reported and not raised.
+        config: as for a crib; its problems are reported, not raised.
         environ: where variables are looked up, instead of the process's environment.
-        offline: whether no server is started and none reached.
+        offline: whether to check without starting or contacting any server.
         limit: the seconds that each server may take; None leaves it to its `start_timeout`.
-        slow: from how many seconds on a start is worth a warning.
+        slow: the seconds after which a slow start gets a warning.
         on_server: called with the name of each server that has answered or failed.
     """
     known = os.environ if environ is None else environ

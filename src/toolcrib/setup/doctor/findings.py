@@ -28,7 +28,7 @@ class Finding:
     """Facts for programs, and the end of the stderr of a server."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form; what is empty is left out."""
+        """Return the JSON form, without empty fields."""
         facts = {"severity": self.severity, "subject": self.subject, "what": self.what, "why": self.why}
         payload = {**facts, "remedy": self.remedy, "details": self.details}
         return {key: value for key, value in payload.items() if value}

@@ -25,7 +25,7 @@ class Probe:
     tools: tuple[Tool, ...] = ()
     """The tools that it listed."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Definitions that are no tools, by name, and why."""
+    """Invalid definitions, by name, with the reasons."""
     error: ToolcribError | None = None
     """The reason if it has none; None if it answered."""
     stderr: str = ""
@@ -40,10 +40,10 @@ async def probe(
     """List the tools of a server; a failure is part of the result.
 
     Args:
-        name: what it is called.
-        server: how it is started or reached.
+        name: its name.
+        server: its configuration.
         environ: where its variables are looked up, instead of the process's environment.
-        limit: the seconds for everything; None gives it its own `start_timeout`, and some for the listing.
+        limit: the seconds for everything; None allows its own `start_timeout`, and some more for the listing.
     """
     began = anyio.current_time()
     limit = server.start_limit + _LISTING_TIME if limit is None else limit

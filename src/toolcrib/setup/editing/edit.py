@@ -22,7 +22,7 @@ _LEFT_BEHIND = re.compile(rf"\..+\.{TEMPORARY_PREFIX}[a-z0-9_]{{8}}")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of a file that is made and checked, and not written."""
+    """A change of a file that is computed and checked, but not written."""
 
     path: Path
     """The file."""
@@ -37,7 +37,7 @@ class Edit:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that are never shown."""
     again: "Callable[[], Edit] | None" = field(default=None, repr=False, compare=False)
-    """Makes the same change of what the file says by then; None where there is no such thing."""
+    """Makes the same change to the current content of the file; None if that is not possible."""
 
     @property
     def changes(self) -> bool:
@@ -46,18 +46,19 @@ class Edit:
 
     @property
     def diff(self) -> str:
-        """The change in the form of `diff -u`; each secret is shown as a number of its own."""
+        """The change in the form of `diff -u`; each secret is replaced by a different number."""
         names = ("/dev/null" if self.before is None else str(self.path), str(self.path))
         before, after = (without_secrets(text, self.secrets) for text in (self.before or "", self.after))
         return "\n".join(unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
 
     def write(self) -> Path | None:
-        """Write the file, and return the backup of what it was; None where there was no file, or no change.
+        """Write the file, and return the backup of the old one; None if there was no file, or no change.
 
-        What somebody else has changed in it meanwhile stays, where the same change can be made of that.
+        If another program has changed the file in the meantime, the change is made to the new content, if
+        possible.
 
         Raises:
-            ConfigError: it cannot be written, or has changed since it was read; it is as it was.
+            ConfigError: it cannot be written, or has changed since it was read; it is left as it was.
         """
         if not self.changes:
             return None
@@ -89,8 +90,8 @@ class Edit:
 def backups(path: Path) -> list[Path]:
     """Return the backups of a file, the oldest first: one for each day on which it was changed, and the last.
 
-    That of a day is what the file was before the first change of the day; the last is what it was before the
-    last change.
+    The backup of a day holds the file as it was before the first change of that day; the last one, as it was
+    before the last change.
     """
     folder = _backup_folder(path)
     with suppress(OSError):

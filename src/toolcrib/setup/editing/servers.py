@@ -44,14 +44,14 @@ Check = Callable[[Path, str], object]
 
 
 def add_server(path: Path, name: str, server: Mapping[str, Any], *, replace: bool = False) -> Edit:
-    """Return the change that puts a server into a configuration file of ours, which is made if need be.
+    """Return the change that adds a server to a toolcrib configuration file, which is created if needed.
 
-    A server that the file calls something else, such as `My Server`, is meant by the name that its tools
-    carry, `My-Server`.
+    A server whose name in the file is not a valid namespace, such as `My Server`, also matches the namespace
+    of its tools, `My-Server`.
 
     Raises:
         ConfigError: the file is broken, has such a server already, cannot be edited safely, or would be
-            broken by it.
+            invalid after the change.
     """
     if fault := name_fault(name):
         raise file_refusal(path, f"the name {name[:80]!r} {fault}", "name")
@@ -110,11 +110,11 @@ def _to_opencode(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def remove_server(path: Path, name: str) -> Edit:
-    """Return the change that takes a server or an API out of a configuration file of ours.
+    """Return the change that removes a server or an API from a toolcrib configuration file.
 
     Raises:
-        ConfigError: there is none of that name, which a problem with the keyword `ABSENT` says; or the file
-            is broken, or cannot be edited safely.
+        ConfigError: there is none of that name (a problem with the keyword `ABSENT`), or the file is broken
+            or cannot be edited safely.
     """
     document = document_of(path, read_text(path))
     apis = api_place(path)
@@ -145,16 +145,17 @@ def find_server(path: Path, document: Mapping[str, Any], name: str) -> tuple[Pla
 def edit_servers(
     path: Path, changes: Changes, *, place: Place | None = None, check: Check | None = None
 ) -> Edit:
-    """Return the change that gives a file these servers; None takes one out.
+    """Return the change that gives a file these servers; None removes one.
 
     Args:
-        path: a `.toml` file or one of JSON; it need not be there.
+        path: a TOML or JSON file; it need not exist.
         changes: servers by name, in the shape that the file has them.
-        place: the keys under which the servers stand; None where they do already, or where ours do.
-        check: says whether the text may be in the file; raises ConfigError.
+        place: the keys of the section with the servers; None takes the existing section, or else that of
+            toolcrib.
+        check: raises ConfigError if the text must not be written.
 
     Raises:
-        ConfigError: the file is broken, cannot be edited safely, or `check` says so.
+        ConfigError: the file is broken, cannot be edited safely, or is refused by `check`.
     """
     before = read_text(path)
     document = document_of(path, before)

@@ -1,4 +1,4 @@
-"""Make the gateway a server of an MCP client, and take over the servers that it has."""
+"""Make the gateway a server of an MCP client, and import the servers that the client has."""
 
 from toolcrib.setup.installing.clients import CLIENTS, Client
 from toolcrib.setup.installing.imports import Found, Merge, merge, read_servers, servers_of

@@ -44,7 +44,7 @@ class Client:
     project: str | None = None
     """The path of a project's file; None if the client has none."""
     place: Place = ("mcpServers",)
-    """Under which keys the servers stand."""
+    """The keys of the section with the servers."""
     url: str | None = "url"
     """Its key for the URL of a server; None if it only starts commands."""
     typed: bool = False
@@ -262,7 +262,7 @@ def is_toolcrib(server: ServerConfig, port: int | None = None) -> bool:
     """Return whether a server is toolcrib itself.
 
     Args:
-        server: how it is started or reached.
+        server: its configuration.
         port: where our gateway listens; None for where it usually does.
 
     >>> is_toolcrib(ServerConfig(command="uvx", args=["toolcrib[cli]", "serve"]))

@@ -47,13 +47,13 @@ class Found:
     servers: dict[str, ServerConfig] = field(default_factory=dict)
     """The servers, by the names that they have here."""
     names: dict[str, str] = field(default_factory=dict)
-    """Under which names the client has them."""
+    """Their names in the client."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user."""
     unread: list[str] = field(default_factory=list)
-    """Those of the notes about servers that are left out because they cannot be read."""
+    """The notes about servers that are left out because they cannot be read."""
     itself: list[str] = field(default_factory=list)
-    """Under which names it has toolcrib."""
+    """The names under which the client has toolcrib."""
     lossy: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Servers that would behave differently without keys that we do not read, and these keys."""
 
@@ -103,11 +103,11 @@ def servers_of(
     """Return the servers that a client has, in a project and for the user; those of the project win.
 
     Args:
-        client: whose servers.
+        client: the client.
         folder: the project.
-        environ: where variables are looked up that move its files.
-        only: the one file that is looked at; None for all of them.
-        port: where our gateway listens, which is not taken over; None for where it usually does.
+        environ: where to look up variables that move its files.
+        only: the only file to read; None for all of them.
+        port: the port of toolcrib's gateway, which is not imported; None for the default port.
 
     Raises:
         ConfigError: a file is broken.
@@ -149,7 +149,7 @@ def read_servers(path: Path) -> Found:
     """Return the servers in the file of any client, ours or not.
 
     Raises:
-        ConfigError: it is not there, is broken, or no file of a client.
+        ConfigError: it does not exist, is broken, or is not a file of a client.
     """
     if not path.exists():
         load(path)  # says why it cannot be read

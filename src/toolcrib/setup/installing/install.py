@@ -41,7 +41,7 @@ class Export:
     text: str
     """The new text of its file."""
     notes: tuple[str, ...] = ()
-    """The parts that it cannot have."""
+    """The settings that the client does not support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Installation:
     served: Settings
     """The configuration after the change."""
     taken: Merge | None = None
-    """The servers that move behind the gateway, where that is wanted."""
+    """The servers that move behind the gateway, if that was requested."""
     staying: tuple[str, ...] = ()
     """The other servers that the client still starts itself, by the names that it has for them."""
     notes: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Installation:
         return self.edit.changes or (self.taken is not None and self.taken.edit.changes)
 
     def write(self) -> tuple[Path, ...]:
-        """Write the files, ours first so that no server is ever in none, and return the backups.
+        """Write the files, toolcrib's first so that no server is ever in neither, and return the backups.
 
         Raises:
             ConfigError: one cannot be written.
@@ -103,15 +103,15 @@ def install(  # noqa: PLR0913 - options, by name
     """Return the changes that make toolcrib a server of a client.
 
     Args:
-        client: who gets it.
+        client: the client.
         config: the configuration that the gateway reads. None takes the one of the folder, else the user's
-            own. With `replace` it is the user's own, or for a project the one in its folder, and is made
-            where there is none.
+            own. With `replace` it is the user's own, or for a project the one in its folder, and is created
+            if there is none.
         scope: whether it is for the user, or for the project in the folder.
         folder: the project; None for the current folder.
-        name: what the client calls it.
+        name: the name of toolcrib in the client.
         replace: whether the client's own servers move behind the gateway.
-        force: whether another server of that name is written over.
+        force: whether another server of that name is overwritten.
 
     Raises:
         ConfigError: a file is broken or cannot be edited safely; or there is nothing to serve; or the client
@@ -274,11 +274,11 @@ def _render(client: Client, servers: Mapping[str, Mapping[str, Any]]) -> str:
 def undo(client: Client, *, scope: Scope = "user", folder: Path | None = None) -> Edit:
     """Return the change that gives a client the servers that it had before toolcrib was installed.
 
-    Where it has toolcrib, they are those of its newest backup without toolcrib, or those that a later step,
-    such as `install --replace`, took from it; without such a backup, toolcrib alone is taken out. Where it
-    has no toolcrib, they are those of its newest backup with other servers than it has: undoing twice is
-    doing it again, because what is undone is kept as a backup too. All else in its file stays, and where
-    nothing else has changed, the file is what it was to the byte.
+    If it has toolcrib, they come from its newest backup without toolcrib, or are those that a later step,
+    such as `install --replace`, removed from it; without such a backup, only toolcrib is removed. If it does
+    not have toolcrib, they come from its newest backup with different servers: undoing twice restores the
+    installation, because the undone state is backed up too. The rest of its file stays, and if nothing else
+    has changed, the file is restored byte for byte.
 
     Raises:
         ConfigError: there is nothing to undo, or the file cannot be edited safely.
@@ -315,7 +315,7 @@ def _find_servers_before(
     """Return the servers before toolcrib was installed; None if nothing tells them.
 
     Args:
-        client: whose servers.
+        client: the client.
         path: its file.
         document: the content of the file.
         earlier: the contents of its backups, the newest first.

@@ -46,7 +46,7 @@ _MAX_BUCKET = 50
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One thing about one tool."""
+    """A finding about one tool."""
 
     tool_id: str
     """The id of the tool."""
@@ -73,8 +73,9 @@ def lint_tools(tools: Iterable[Tool], *, targets: Collection[str] | None = None)
 
     Args:
         tools: all of one catalogue, because they are compared too.
-        targets: the providers that must take them, as `portability` calls them; a tool that one of these does
-            not take is an error, and what is lost on the way is reported. None looks at all, and warns.
+        targets: the providers that must accept them, by their names in `portability`; a tool that one of
+            these does not accept is an error, and losses in its conversion are reported. None checks all
+            providers, and only warns.
 
     >>> from toolcrib.model import Tool
     >>> tool = Tool(name="add", description="Adds.\u200b", input_schema={"type": "object"})

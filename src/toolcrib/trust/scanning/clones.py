@@ -67,12 +67,12 @@ class KnownTools:
     def compare(
         self, tool: Tool, mentioned: str, texts: Callable[[], Iterable[Text]]
     ) -> Iterator[ScanFinding]:
-        """Yield what in a tool is made to look like one of another server, or gives orders about one.
+        """Yield the parts of a tool that imitate a tool of another server, or give instructions about one.
 
         Args:
             tool: the tool.
-            mentioned: what `mentions` returns of all texts of its definition but the name.
-            texts: returns them with their places; called only where one names another tool.
+            mentioned: the result of `mentions` for all texts of its definition except the name.
+            texts: returns these texts with their places; called only if one of them names another tool.
         """
         if not self._tools:
             return

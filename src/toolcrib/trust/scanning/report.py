@@ -15,13 +15,13 @@ class ScanFinding:
     rule: str
     """The name of the rule: `exfiltrate`."""
     severity: Severity
-    """Hard ones are hidden or encoded, or orders about other tools, files or secrets."""
+    """`hard` for text that is hidden or encoded, and for instructions about other tools, files or secrets."""
     path: str
     """The place in the definition as a JSON Pointer; `/instructions` are those of the server."""
     message: str
     """What it does."""
     excerpt: str
-    """The words."""
+    """The text in question."""
 
     def to_json(self) -> dict[str, str]:
         """Return the JSON form."""
@@ -36,15 +36,15 @@ class ScanFinding:
 
 @dataclass(frozen=True, slots=True)
 class ScanReport:
-    """What a scan found."""
+    """The result of a scan."""
 
     verdict: Verdict
-    """The decision; clean is what has no findings."""
+    """The decision; `clean` means no findings."""
     findings: tuple[ScanFinding, ...] = ()
-    """What it rests on, hard ones first."""
+    """The findings that it rests on, hard ones first."""
 
     def without(self, rules: Iterable[str]) -> "ScanReport":
-        """Return the report without the findings of some rules, which somebody has accepted.
+        """Return the report without the findings of some rules, such as accepted ones.
 
         >>> report = ScanReport("poisoned", (ScanFinding("hush", "hard", "/description", "", ""),))
         >>> report.without(["hush"]).verdict

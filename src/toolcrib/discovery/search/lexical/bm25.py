@@ -185,7 +185,7 @@ class Bm25Searcher:
     ) -> Ranking:
         """Return the tools with the highest BM25 scores for a question.
 
-        Tools that may destroy something are not raised: each hit is a match of words.
+        Learned questions do not raise destructive tools, and each hit matches a word of the question.
         """
         raised = {one: lift for one, lift in (lifts or {}).items() if not lift.may_destroy}
         raised = {one: lift for one, lift in raised.items() if one not in exclude}

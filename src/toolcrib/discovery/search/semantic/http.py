@@ -53,7 +53,7 @@ class HttpEmbedder:
             dimensions: the length of a vector; sent to the server, and checked in its answers.
             batch: the number of texts in one request.
             timeout: the seconds a batch may take, with all its attempts and the pauses between them.
-            retries: how often a batch is sent again if the server is busy, failing or unreachable.
+            retries: how many times a batch is sent again if the server is busy, failing or unreachable.
             backoff: the seconds before the second attempt, unless the server says how long; doubled before
                 each further one.
             max_characters: the maximum number of characters sent of a text.
@@ -93,7 +93,7 @@ class HttpEmbedder:
 
     @property
     def dimensions(self) -> int | None:
-        """The length of a vector; None until it was configured or received."""
+        """The length of a vector; None until it is configured or received."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], /) -> NDArray[np.float32]:

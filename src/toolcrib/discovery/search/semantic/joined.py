@@ -67,7 +67,7 @@ class JoinedEmbedder:
 
     @cached_property
     def languages(self) -> ForeignQuestions | None:
-        """Embeds questions in other languages than English; None if the models or the machine cannot."""
+        """Embeds questions in languages other than English; None if the models or the machine cannot."""
         return read_languages(self._folder, lambda: self.dimensions) if self._folder else None
 
     @property
@@ -79,7 +79,7 @@ class JoinedEmbedder:
         """Return a row of unit length for each text; zeros for a text that neither model can read.
 
         Raises:
-            EmbeddingError: a model cannot be read or run, or returns something else than vectors.
+            EmbeddingError: a model cannot be read or run, or returns something other than vectors.
         """
         first, second = (
             unit_vectors(one.encode(texts), count=len(texts)) for one in (self._first, self._second)

@@ -97,7 +97,7 @@ class OnnxEmbedder:
 
     @cached_property
     def languages(self) -> ForeignQuestions | None:
-        """Embeds questions in other languages than English; None if the model or the machine cannot."""
+        """Embeds questions in languages other than English; None if the model or the machine cannot."""
         return read_languages(self._folder, lambda: self.dimensions)
 
     @property
@@ -109,7 +109,7 @@ class OnnxEmbedder:
         """Return a row of unit length for each text.
 
         Raises:
-            EmbeddingError: the model cannot be read or run, or returns something else than vectors.
+            EmbeddingError: the model cannot be read or run, or returns something other than vectors.
         """
         model = self._load_once()
         tokens = []

@@ -100,7 +100,7 @@ class EmbeddingSearcher:
 
     @property
     def reads_languages(self) -> bool:
-        """Whether questions in other languages than English have vectors near those of English tools."""
+        """Whether questions in languages other than English have vectors near those of English tools."""
         return self._languages is not None
 
     @property

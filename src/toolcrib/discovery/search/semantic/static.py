@@ -74,7 +74,7 @@ class StaticEmbedder:
 
     @cached_property
     def languages(self) -> ForeignQuestions | None:
-        """Embeds questions in other languages than English; None if the model or the machine cannot."""
+        """Embeds questions in languages other than English; None if the model or the machine cannot."""
         return read_languages(self._folder, lambda: self.dimensions)
 
     @property

@@ -105,13 +105,13 @@ class OpenApiProvider(WebProvider):
         Args:
             document: the OpenAPI document; references to other documents are not followed.
             id: the id of the provider, and the namespace of its tools.
-            base_url: the address of the API, if the document has none or another one.
+            base_url: the address of the API, if the document has none or a different one.
             secrets: the secrets of the security schemes, by the names of the schemes.
             variables: values of the variables in the address of the server.
             options: options of the connection; see `HttpOptions`.
 
         Raises:
-            InvalidToolError: it is no OpenAPI 3 document, or too large.
+            InvalidToolError: it is not an OpenAPI 3 document, or is too large.
             ConfigError: an argument is invalid.
         """
         check_provider_id(id)

@@ -27,7 +27,7 @@ _DIALECTS = ("https://json-schema.org/draft/2020-12/schema", "https://spec.opena
 _EXCLUDING_KEYWORD: dict[Direction, str] = {"input": "readOnly", "output": "writeOnly"}
 _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 MAX_TOOL_NODES = 20_000
-"""The most values in the schema of one tool: the limit of the validator."""
+"""The maximum number of values in the schema of one tool: the limit of the validator."""
 _MAX_DOCUMENT_NODES = 4_000_000
 """The most values in the schemas of all tools: each tool repeats the definitions that it needs."""
 

@@ -40,14 +40,14 @@ except ImportError:  # httptools comes with the gateway
     PostClient = None  # type: ignore[assignment,misc] # looked at before it is used
 
 MAX_MESSAGE_BYTES = 64 * 2**20
-"""Bytes of a message of a server, at most."""
+"""The maximum size of a message from a server, in bytes."""
 _TIMEOUT = httpx2.Timeout(connect=10.0, read=None, write=30.0, pool=5.0)
 """Calls have deadlines of their own, and a stream of events may be silent for hours. There are more
 connections than calls can run at once: if none becomes free in time, something holds them for good."""
 _SPARE_CONNECTIONS = 8
 """For streams of notifications, listings, and messages without an answer."""
 MAX_NOTIFICATIONS = 4
-"""Notifications that are posted concurrently, at most."""
+"""The maximum number of notifications that are posted concurrently."""
 _KEEP_ALIVE = 4.0
 """Seconds that a connection stays open unused. Many servers close theirs after 5, and a request that is sent
 at that moment is lost."""

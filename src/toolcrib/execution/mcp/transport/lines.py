@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 MAX_LEVELS = 180
-"""Levels of a definition, at most: the SDK does not read messages of more than 200 levels."""
+"""The maximum nesting of a definition: the SDK does not read messages of more than 200 levels."""
 TOO_DEEP = "toolcrib.too_deep"
 """The key of the placeholder for a definition that is deeper, beside its name."""
 _USELESS_BURST = 100

@@ -29,7 +29,7 @@ from toolcrib.execution.mcp.walls.wall import open_wall
 from toolcrib.redaction import hide_secrets
 
 MAX_MESSAGE_BYTES = 64 * 2**20
-"""Bytes of a message of a server, at most."""
+"""The maximum size of a message from a server, in bytes."""
 
 _WRITE_BYTES = 64 * 2**10
 """Bytes written in one step, so that a server which reads slowly is seen to read."""

@@ -7,9 +7,9 @@ from typing import Any, Final
 from toolcrib.model import Tool
 
 MAX_LIMIT = 100
-"""Most tools on one page."""
+"""The maximum number of tools on one page."""
 MAX_EXAMPLES = 5
-"""Most examples of one call."""
+"""The maximum number of examples in one call."""
 _MAX_CODE = 100_000
 _MAX_QUERY = 10_000
 _MAX_STEPS = 1_000

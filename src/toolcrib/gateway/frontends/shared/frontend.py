@@ -20,7 +20,7 @@ ToolResult: TypeAlias = "mcp_types.CallToolResult | dict[str, Any]"
 
 
 class InputNeeded(CallSuspendedError):  # noqa: N818 - it is no error: it carries a question out of the handler
-    """A request of the stateless era that goes on when its client has made it again, with an answer."""
+    """Raised in a stateless request that its client must make again, with an answer."""
 
     def __init__(self, result: "mcp_types.InputRequiredResult") -> None:
         super().__init__("the client is asked for input, and makes the request again")
@@ -86,14 +86,14 @@ class CallingClient(Protocol):
 
     @property
     def can_ask(self) -> bool:
-        """Whether it can ask a person; without asking anything."""
+        """Whether it can ask a person; nothing is asked yet."""
         ...
 
     async def confirm(self, question: Confirmation) -> ConfirmationResult:
         """Ask a person, and return the answer.
 
-        In the stateless era the client makes the request again, with the answer. So nothing may have been
-        done before it is called.
+        With the stateless protocol the client makes the request again, with the answer. So call this before
+        doing anything else.
 
         Raises:
             InputNeeded: the endpoint answers the request with the question.
@@ -105,9 +105,9 @@ class Frontend(Protocol):
     """The tools of one endpoint, as its clients list and call them.
 
     Safe to use from many tasks at once. `call` returns failures as results with `is_error`, and raises only
-    `InputNeeded`, cancellation, and `MCPError`: for a tool that there is not, or that its server refuses with
-    an error of the protocol. One that there is and that is not listed, because it cannot run here, may be
-    answered with a failure that says why.
+    `InputNeeded`, cancellation, and `MCPError`: for an unknown tool, or one whose server refuses the call
+    with a protocol error. For a tool that exists but is not listed, because it cannot run here, the result
+    may be a failure with the reason.
     """
 
     def __hash__(self) -> int:
@@ -127,7 +127,7 @@ class Frontend(Protocol):
         ...
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back, from any thread, when `tools` may return something else; returns what stops that.
+        """Call back, from any thread, when `tools` may return something else; return an unsubscribe function.
 
         The callback is called often and must be quick: it compares the tools later.
         """
