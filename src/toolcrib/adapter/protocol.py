@@ -131,7 +131,7 @@ class Adapter(Protocol):
 class Translator(Adapter, Protocol):
     """An adapter that also reports losses and decodes calls, as all built-in ones do.
 
-    For other adapters, losses are found by `supports_feature` for each keyword, and calls are taken to have
+    For other adapters, losses are found by `supports_feature` for each keyword, and calls are assumed to have
     arguments of the original schema.
     """
 

@@ -19,7 +19,7 @@ _JSON_NAMES: Final = {
 
 
 class PayloadError(ValueError):
-    """A malformed call or result; the text has the reason and the remedy."""
+    """A malformed call or result; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,25 +83,25 @@ class Crib(View):
 
         Args:
             config: a file, a dict with `mcpServers`, `Settings`, or None for nothing at all.
-            policy: says whether a call may run, beside the rules of the configuration.
-            approve: says whether somebody agreed to a call that a rule of the configuration asks about.
-            middleware: stands around each call, within what the configuration asks for.
-            observers: watch each call.
-            environ: where variables in the configuration are looked up, instead of the process's environment.
-            on_input: gives a server what it asks for in the middle of a call.
+            policy: decides whether a call may run, in addition to the rules of the configuration.
+            approve: requests approval of a call if a rule of the configuration requires it.
+            middleware: wraps each call, inside the middleware of the configuration.
+            observers: are notified when a call begins and when it ends.
+            environ: the values of variables in the configuration, instead of the process's environment.
+            on_input: answers requests for input that a server makes during a call.
             validator: checks arguments and results against their schemas, instead of a `DefaultValidator`.
-            searcher: ranks tools, instead of what the configuration says.
-            embedder: makes the vectors of the search by words and by meaning, instead of the built-in model.
-            store: keeps the catalogue, instead of a file; whoever gives it closes it, after the crib.
-            run_store: keeps durable runs, instead of a file; whoever gives it closes it, after the crib.
-            sandboxes: run code, each in place of the built-in one of its kind.
-            adapters: formats for `convert`, each in place of the built-in one of its name.
-            on_demand: start a server when a call needs it, and not all of them in the background: for a
-                program that makes a few calls and ends. A search or a list needs those of which nothing is
-                kept.
+            searcher: ranks tools, instead of the searcher in the configuration.
+            embedder: computes the vectors for hybrid search, instead of the built-in model.
+            store: stores the catalogue, instead of a file; the caller must close it, after the crib.
+            run_store: stores durable runs, instead of a file; the caller must close it, after the crib.
+            sandboxes: run code; each replaces the built-in one of the same kind.
+            adapters: formats for `convert`; each replaces the built-in one of the same name.
+            on_demand: start a server when a call needs it, instead of all of them in the background: for a
+                program that makes a few calls and exits. A search or a list starts the servers that have no
+                stored tools.
 
         Raises:
-            ConfigError: with every problem found.
+            ConfigError: the configuration is invalid; the error lists every problem.
         """
         hooks = Hooks(
             policy=policy,
@@ -159,7 +159,7 @@ class Crib(View):
 
     @property
     def shared_key(self) -> bytes | None:
-        """A key that all gateways on one database have; None without a database or `TOOLCRIB_VAULT_KEY`."""
+        """A key that all gateways on one database share; None without a database or `TOOLCRIB_VAULT_KEY`."""
         return self._engine.shared_key
 
     @property
@@ -207,7 +207,7 @@ class Crib(View):
     ) -> Callable[[Callable[P, R]], LocalTool[P, R]]: ...
 
     def add(self, function: Any = None, /, **options: Any) -> Any:
-        """Add a typed function, or a tool made from one, and return the tool; also as a decorator.
+        """Add a typed function, or a tool made from one, and return the tool; also works as a decorator.
 
         The options are those of `tool`: name, title, description, annotations, arguments and the like. They
         override the tool's own values. A `Tool` without a function can be added if its `backend` names what
@@ -377,7 +377,7 @@ class Crib(View):
         return self._saved_tools.list_all()
 
     def delete_saved_tool(self, tool_id: str) -> None:
-        """Delete a saved tool from the catalogue; running calls of it continue.
+        """Delete a saved tool from the catalogue; calls in progress continue.
 
         Raises:
             ToolNotFoundError: there is no such tool.

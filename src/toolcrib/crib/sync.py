@@ -246,7 +246,7 @@ class SyncCrib:
         _close(self._crib, self._loop)
 
     def __contains__(self, tool_id: object) -> bool:
-        """Return whether there is a tool by this id, as `crib[id]` finds it."""
+        """Return whether `crib[id]` finds a tool."""
         try:
             self[tool_id]  # type: ignore[index]
         except UNKNOWN:
@@ -254,9 +254,11 @@ class SyncCrib:
         return True
 
     def __getitem__(self, tool_id: Ref) -> Tool:
-        """Return the tool that an id or a function means, once its server has listed its tools.
+        """Return the tool for an id or a function, once its server has listed its tools.
 
-        An id without a version means the highest one, as for `run`. Raises as `Crib.describe` does.
+        An id without a version means the highest one, as for `run`.
+
+        Raises the same errors as `Crib.describe`.
         """
         self.describe(tool_id, "summary")  # which waits for the server
         return self._crib[tool_id]
@@ -548,7 +550,7 @@ class SyncCrib:
         return self._run_started(lambda: ask(self._crib))
 
     async def await_in_loop(self, ask: Callable[[Crib], Awaitable[T]]) -> T:
-        """Do as `call_in_loop` does, but from another event loop; cancelling the caller cancels the function.
+        """Like `call_in_loop`, but awaited in another event loop; cancelling the caller cancels the function.
 
         Raises:
             CribStateError: as for `call_in_loop`.

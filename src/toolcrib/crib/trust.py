@@ -74,7 +74,7 @@ class TrustChange(Record):
 
 
 class TrustDrift(Record):
-    """The difference of a definition from the approved one, or else from the first one seen."""
+    """The difference between a definition and the approved one, or else the first one seen."""
 
     id: str
     """The id of a tool, `server/NAME`, `prompt/SERVER/NAME` or `template/SERVER/URI`."""
@@ -286,7 +286,7 @@ class Trust:
         """Block a tool for all callers, whatever its definition; approving it removes the block.
 
         Raises:
-            ToolNotFoundError: no tool of this id is known, and `absent` does not allow that; or it is the
+            ToolNotFoundError: no tool with this id is known, and `absent` does not allow that; or it is the
                 name that a toolset gives a tool, whose own id is required.
             LockError: the lock cannot be read or written.
         """
@@ -326,7 +326,7 @@ class Trust:
                 raise ToolNotFoundError(subject, (own_id,), reason)
 
     async def suppress(self, subject: str, *rules: str, reason: str, by: str) -> TrustEdit:
-        """Suppress findings of some rules of the scan, in a tool or in all text of a server.
+        """Suppress findings of the given scan rules, in a tool or in all text of a server.
 
         A server is given by its name, by `server/NAME`, or by one of its prompts or templates.
 
@@ -366,8 +366,8 @@ class Trust:
     async def scan(self) -> "dict[str, ScanReport]":
         """Return the findings of the scan in each definition, withheld or not.
 
-        These are all tools by their ids, and the instructions, prompts and templates of servers by their
-        subjects, even if trust is off. Suppressed findings are left out.
+        The result covers all tools by their ids, and the instructions, prompts and templates of servers by
+        their subjects, even if trust is off. Suppressed findings are left out.
 
         Raises:
             LockError: the lock cannot be read.

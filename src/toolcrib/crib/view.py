@@ -147,7 +147,7 @@ class View:
         return f"<View of {count_noun(len(self.index), 'tool')}, {self._shared.state}>"
 
     def seen_by(self, principal: Principal | None) -> "View":
-        """Return the view of a principal: its visible tools, by the rules, and calls in its name."""
+        """Return the view of a principal: the tools that the rules let it see; calls run in its name."""
         if principal is None or principal == self._principal:
             return self
         return View(self._shared, self._scope, principal, self._toolset)
@@ -204,7 +204,7 @@ class View:
         return True
 
     def __getitem__(self, tool_id: Ref) -> Tool:
-        """Return the tool of an id or a function, if it is known; does not wait for servers.
+        """Return the tool for an id or a function, if it is known; does not wait for servers.
 
         An id without a version means the highest one, as for `run`.
 
@@ -350,8 +350,8 @@ class View:
     ) -> ToolDoc:
         """Return the documentation of a tool at a level of detail: `summary`, `schema` or `full`.
 
-        `full` has what `toolcrib enrich` wrote, and the questions that the caller (of `context`, if given)
-        asked before it ran the tool.
+        `full` includes the text written by `toolcrib enrich`, and the questions that the caller (of
+        `context`, if given) asked before it ran the tool.
 
         Raises:
             ToolNotFoundError: there is no such tool; the error has suggestions.
@@ -504,7 +504,7 @@ class View:
 
         Raises:
             InvalidChainError: the steps are invalid; nothing was run.
-            ChainError: a step failed; it has the results of the steps before.
+            ChainError: a step failed; the error has the results of the steps before it.
             BackendUnavailableError: the server of a step did not list its tools in time; nothing was run.
         """
         context = self._context(principal, context)
@@ -626,14 +626,14 @@ class View:
     def convert(
         self, target: str, *, tools: Iterable[Named] | None = None, **options: Any
     ) -> "list[Conversion]":
-        """Return tools in the format of a provider, each under a name of its own: all, or those named.
+        """Return tools in the format of a provider, each under a unique name: all, or those named.
 
-        The options are those of the format, such as `strict=True`. A model's call is read back with the
-        `decode_call` of its tool. A `Tool` is converted as it is given.
+        The options are those of the format, such as `strict=True`. Decode a model's call with the
+        `decode_call` of its tool. A `Tool` is converted as is.
 
         Raises:
             ConversionError: there is no such format, or a tool cannot be written in it.
-            ToolNotFoundError: a named tool is not there.
+            ToolNotFoundError: a named tool does not exist.
         """
         self._check_open()
         check_request(tools, options, ["tools"], target)
@@ -684,7 +684,7 @@ class View:
         return await self.content.prompts()
 
     async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:
-        """Return the messages of a prompt, filled in; the name is `server:name`, or unique.
+        """Return the messages of a prompt, filled in; the name is `server:name`, or `name` if it is unique.
 
         Raises:
             PromptNotFoundError: no server has it, or several do.
@@ -698,7 +698,7 @@ class View:
     ) -> Completion:
         """Return completions of a value, for an argument of a prompt or of a resource template.
 
-        `args` are the arguments given already. Raises what `prompt` and `read` raise.
+        `args` are the arguments given already. Raises the same errors as `prompt` and `read`.
         """
         return await self.content.complete(ref, argument, value, args or {})
 
@@ -726,11 +726,11 @@ class View:
         until there are none. The options are those of `convert`; the model's calls run as `run` runs them.
 
         With `search`, the model has `search_tools` in addition to those named, and the tools that it finds
-        are in `tools` of the next request. Such a session is for one conversation.
+        are in the `tools` of the next request. Such a session is for one conversation.
 
         Raises:
             ConversionError: there is no such format, or a tool cannot be written in it.
-            ToolNotFoundError: a named tool is not there.
+            ToolNotFoundError: a named tool does not exist.
         """
         check_request(tools, options, ["tools", "search", "timeout", "principal"], target)
         named = None if tools is None else [self._id_of(tool) for tool in tools]
@@ -835,7 +835,7 @@ class View:
     ) -> ExecuteResult | ChainResult:
         """Continue a durable run and return its result; return the stored one if it is done.
 
-        It continues in the toolset that it was started in, as that is configured now.
+        It continues in the toolset that it was started in, as currently configured.
 
         Answered calls are not repeated. Calls that were started but have no known answer are repeated if the
         tool is annotated as read-only or idempotent.

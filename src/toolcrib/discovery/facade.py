@@ -170,7 +170,7 @@ class Discovery:
         return self.docs.examples(tool_id, max)
 
     def on_change(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """Call back after every change of the catalogue; return a function that unsubscribes."""
+        """Call back after every change to the catalogue; return a function that unsubscribes."""
         return self.index.on_change(callback)
 
     def close(self) -> None:

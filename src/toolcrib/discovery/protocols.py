@@ -44,7 +44,7 @@ class Hit(NamedTuple):
     confidence: float
     """In [0, 1], comparable across queries."""
     why: tuple[Reason, ...] = ()
-    """The reasons for the score, which they add up to; empty unless they were asked for."""
+    """The reasons for the score, whose shares add up to it; empty unless they were asked for."""
 
 
 class Raise(NamedTuple):

@@ -69,7 +69,7 @@ class Summary(Record):
 
 
 class Reason(Record):
-    """One reason why a search result has its score: a part of the score, which all its reasons add up to."""
+    """One reason why a search result has its score, and its share; all shares add up to the score."""
 
     kind: ReasonKind
     """`name`: the question calls the tool by a name. `word`: the tool has a word of the question, or one that
@@ -227,7 +227,7 @@ def _columns(item: object) -> tuple[str, ...]:
 
 
 class SearchDoc(Record):
-    """The texts of a tool that search by words reads; searchers must not change it."""
+    """The texts of a tool that lexical search reads; searchers must not change it."""
 
     id: str
     """The id of the tool."""
@@ -236,13 +236,13 @@ class SearchDoc(Record):
     summary: Summary
     """The summary of the tool."""
     fields: tuple[tuple[str, str], ...] = ()
-    """Pairs of a field, such as `name` or `parameter`, and a text that stands in it."""
+    """Pairs of a field, such as `name` or `parameter`, and a text in it."""
     deprecated: bool = False
     """Whether the tool is marked as deprecated; it is then ranked lower."""
 
 
 class Document(Record):
-    """The texts of a tool that search by meaning embeds."""
+    """The texts of a tool that semantic search embeds."""
 
     id: str
     """The id of the tool."""

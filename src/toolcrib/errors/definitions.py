@@ -202,7 +202,7 @@ class UnknownMetaSchemaError(UnsupportedDialectError, ExternalRefError):
 
 @dataclass(eq=False)
 class SchemaTooComplexError(InvalidSchemaError):
-    """A schema whose validation could take too long or recurse too deep."""
+    """A schema whose validation could take too long or recurse too deeply."""
 
 
 @dataclass(eq=False)

@@ -107,7 +107,7 @@ class ToolTimeoutError(ToolError, TimeoutError):
 
     op: Op = "execute"
     timeout: float
-    """The deadline, in seconds."""
+    """The timeout, in seconds."""
 
     def __str__(self) -> str:
         return f"{self.tool_id} did not finish within {self.timeout:g} s"
@@ -198,7 +198,7 @@ class ToolWithheldError(PolicyDeniedError):
 
 @dataclass(eq=False, kw_only=True)
 class RateLimitError(ToolError):
-    """A call beyond a rate limit of the configuration; the tool was not run."""
+    """A call that exceeds a rate limit of the configuration; the tool was not run."""
 
     op: Op = "policy"
     limit: str
@@ -289,7 +289,7 @@ class LoginError(ToolcribError, PermissionError):
 
 @dataclass(eq=False)
 class RequestRefusedError(ToolcribError):
-    """An MCP server that refused a request other than a tool call, or gave a malformed answer."""
+    """An MCP server that refused a request other than a tool call, or returned a malformed response."""
 
     server: str
     """The name of the server in the configuration."""
@@ -388,7 +388,7 @@ class CodeError(ToolcribError):
     traceback: str = ""
     """The traceback of the code; may be empty."""
     unsupported: bool = field(default=False, kw_only=True)
-    """Whether the code uses a feature that this sandbox lacks, and another one may have."""
+    """Whether the code uses a feature that this sandbox lacks, but another one may have."""
     result: Any = field(default=None, kw_only=True, repr=False)
     """The `ExecuteResult` up to the error."""
 
@@ -411,7 +411,7 @@ class StoreError(ToolcribError, OSError):
 
 @dataclass(eq=False)
 class VaultError(StoreError):
-    """The vault of credentials is damaged or cannot be opened."""
+    """The credential vault is damaged or cannot be opened."""
 
     def __str__(self) -> str:
         return f"vault {self.path!r}: {self.reason}"
@@ -426,7 +426,7 @@ class EmbeddingError(ToolcribError, RuntimeError):
     model: str = ""
     """The folder of the model, or its name and address; may be empty."""
     status: int | None = None
-    """The HTTP status of the answer; None if there was none."""
+    """The HTTP status of the response; None if there was none."""
 
     def __str__(self) -> str:
         return f"embedding{' with ' if self.model else ''}{self.model} failed: {self.reason}"
@@ -441,7 +441,7 @@ class ModelError(ToolcribError, RuntimeError):
     model: str = ""
     """The name of the model and its address; may be empty."""
     status: int | None = None
-    """The HTTP status of the answer; None if there was none."""
+    """The HTTP status of the response; None if there was none."""
 
     def __str__(self) -> str:
         return f"asking{' ' if self.model else ''}{self.model} failed: {self.reason}"

@@ -1,4 +1,4 @@
-"""Run tools, streams and chains on their backends, with one shape of result and one tree of errors."""
+"""Run tools, streams and chains on their backends, with one form of result and one exception hierarchy."""
 
 from toolcrib.execution.call import Answer, Call, CallContext, Emit, Outcome, Request, StreamEvent, Update
 from toolcrib.execution.chains import ChainLimits, ChainResult, ChainStep, Plan, StepResult

@@ -147,7 +147,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """Facts about one call, created where it enters and passed down to its executor.
+    """Facts about one call, created when the call arrives and passed down to its executor.
 
     Chains and code pass their own context on to each call that they make.
     """
@@ -165,13 +165,13 @@ class CallContext:
     read_kept: ReadKept | None = None
     """Reads the kept results that handles in the arguments stand for; None where there are none."""
     trace: int = field(default_factory=_TRACES.__next__, compare=False, repr=False)
-    """Equal for the calls of one request, such as those of a chain: contexts made from this one keep it."""
+    """The same for all calls of one request, such as those of a chain; derived contexts keep it."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, on behalf of its caller.
 
-        If a question may suspend the call, no question is asked here: a nested call that needs the consent
-        of a person has it before the tool begins, or is refused.
+        If a question may suspend the call, nested calls ask none: one that needs a person's consent must have
+        it before the tool begins, or is refused.
         """
         approval = self.approval
         if approval.ask is not None and approval.may_suspend:
@@ -286,7 +286,7 @@ class Call(Request):
     pause: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the deadline while the client is asked for input, unless the caller chose the timeout."""
     on_asked: Callable[[], None] | None = None
-    """Called when the client is asked for input: the answer must not be shared with other callers then."""
+    """Called when the client is asked for input: the answer must then not be shared with other callers."""
     check: MessageCheck | None = None
     """Checks messages of a server besides its result; None: nothing is checked."""
 
@@ -344,9 +344,9 @@ class Outcome:
     raw_args: Any = field(default=None, repr=False)
     """The arguments as the caller passed them, of any type."""
     trace: int = field(default=0, repr=False)
-    """Equal for the calls of one request, as in `CallContext`."""
+    """The same for all calls of one request, as in `CallContext`."""
     marks: tuple[tuple[str | ToolBackend, float], ...] = field(default=(), repr=False)
-    """The stages that it went through, in order, each with the seconds after which it began."""
+    """The stages that it went through, in order, each with its start in seconds since the call began."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -22,7 +22,7 @@ class SharedEntries(Protocol):
     """Values by collection and name; implemented by `PostgresStore` and, on one machine, by `FileEntries`."""
 
     def put_entry(self, collection: str, name: str, value: bytes, lifetime: float) -> bool:
-        """Store a value for some seconds, unless there is one of this name; return whether there was none.
+        """Store a value for `lifetime` seconds, unless the name has one; return whether it was stored.
 
         Raises:
             StoreError: the store cannot be reached or used.
@@ -30,7 +30,7 @@ class SharedEntries(Protocol):
         ...
 
     def entry(self, collection: str, name: str) -> bytes | None:
-        """Return a value that was stored for some seconds; None if there is none, or it expired.
+        """Return a value that `put_entry` stored; None if there is none, or it expired.
 
         Raises:
             StoreError: the store cannot be reached or used.
@@ -61,7 +61,7 @@ class FileEntries:
             connection.execute("CREATE INDEX IF NOT EXISTS entries_ends ON entries (ends)")
 
     def put_entry(self, collection: str, name: str, value: bytes, lifetime: float) -> bool:
-        """Store a value for some seconds, unless there is one of this name; return whether there was none."""
+        """Store a value for `lifetime` seconds, unless the name has one; return whether it was stored."""
         now = time.time()
         with self._use() as connection:
             connection.execute("DELETE FROM entries WHERE ends < ?", (now,))
@@ -69,14 +69,14 @@ class FileEntries:
             return connection.execute(sql, (collection, name, value, now + lifetime)).rowcount == 1
 
     def entry(self, collection: str, name: str) -> bytes | None:
-        """Return a value that was stored for some seconds; None if there is none, or it expired."""
+        """Return a value that `put_entry` stored; None if there is none, or it expired."""
         sql = "SELECT value FROM entries WHERE collection = ? AND name = ? AND ends > ?"
         with self._use() as connection:
             row = connection.execute(sql, (collection, name, time.time())).fetchone()
         return None if row is None else bytes(row[0])
 
     def take_tokens(self, wanted: Sequence[TokenRequest]) -> Shortage | None:
-        """Take a token of each bucket, or, if one of them has none, of no bucket at all."""
+        """Take a token from each bucket, or, if one of them has none, from no bucket at all."""
         with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -76,7 +76,7 @@ Policy = Callable[[Request], Any]
 text, or any exception refuses it."""
 
 Selector = Callable[[Tool, Sequence[ToolBackend]], ToolBackend | Sequence[ToolBackend]]
-"""Chooses one of the backends of a tool, or several in the order to try them."""
+"""Chooses one of the backends of a tool, or several in the order in which to try them."""
 
 
 class Observer(Protocol):

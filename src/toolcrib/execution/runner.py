@@ -184,7 +184,7 @@ class Runner:
             middleware: wraps each call to a backend, the first outermost.
             observers: are notified of the beginning and the end of each call.
             timeout: seconds that a call may take by default.
-            timeouts: the same for single backends, by their labels, such as `mcp:github`.
+            timeouts: the same for individual backends, by their labels, such as `mcp:github`.
         """
         self._tools: ToolSource = resolver if isinstance(resolver, ToolSource) else _KnownTools(resolver)
         handlers = local if isinstance(local, LocalHandlers) else LocalHandlers(local)
@@ -332,7 +332,7 @@ class Runner:
         context: CallContext | None = None,
         limits: ChainLimits | None = None,
     ) -> Chain:
-        """Return the checked steps, when the servers of their tools have listed them.
+        """Return the checked steps, once the servers have listed their tools.
 
         Raises:
             InvalidChainError: the steps are invalid.

@@ -346,12 +346,12 @@ class Gateway:
         return self._address
 
     def make_console_link(self) -> str | None:
-        """Return the address at which the user of this machine opens the console, once; None if it is off."""
+        """Return a one-time address of the console for the user of this machine; None if it is off."""
         address = self._browsers_address() or self._listens_at
         return self.console.make_link(address) if address is not None and self.console.is_on else None
 
     def rules(self) -> AccessRules:
-        """Return the current access rules of HTTP requests."""
+        """Return the current access rules for HTTP requests."""
         settings = self.crib.settings
         if self._rules is None or self._rules.settings is not settings.gateway:
             self._rules = self._make_rules(settings)
@@ -432,7 +432,7 @@ class Gateway:
         _LOG.warning("the lock of approved tools was read again: %s", self.crib.settings.lock_file)
 
     async def reload(self) -> None:
-        """Read the configuration's file again; one that cannot be used changes nothing, and is logged."""
+        """Read the configuration file again; one that cannot be used changes nothing, and is logged."""
         source = self.crib.settings.source
         if not source:
             return

@@ -50,7 +50,7 @@ class CanonicalTool(Record):
     output_schema: JsonObject | None = None
     """The JSON Schema of the result, verbatim."""
     timeout: float | None = None
-    """The deadline of a call, in seconds."""
+    """The timeout of a call, in seconds."""
     source_format: str | None = None
     """The adapter that read the definition."""
     source_meta: JsonObject = Field(default_factory=dict)

@@ -12,9 +12,9 @@ LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 class Context(ABC):
     """The running call, for a handler that has a parameter of this type.
 
-    The parameter is not an argument of the tool: it is in no schema, and the executor fills it. A coroutine
-    awaits its reports; a plain function, which runs in a thread, just calls them. Both block until the
-    previous report has been received.
+    The parameter is not an argument of the tool: it is in no schema, and the executor fills it in. A
+    coroutine function awaits `progress` and `log`; a plain function, which runs in a thread, just calls them.
+    Both block until the previous report has been received.
     """
 
     @property
@@ -36,7 +36,7 @@ class Context(ABC):
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> Awaitable[None]:
-        """Report how far the work has come."""
+        """Report the progress of the work."""
 
     @abstractmethod
     def log(self, message: str, level: LogLevel = "info") -> Awaitable[None]:

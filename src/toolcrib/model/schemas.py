@@ -6,7 +6,7 @@
 >>> s.array(s.enum("open", "closed"), unique_items=True)
 {'type': 'array', 'items': {'enum': ['open', 'closed']}, 'uniqueItems': True}
 
-Keywords are spelt as in Python (`min_length`); a keyword that a builder does not have can be added to the
+Keywords are written in snake case (`min_length`); a keyword that a builder does not have can be added to the
 dict. All builders raise an `InvalidSchemaError` with every problem that the meta-schema finds. Values and
 alternatives are passed one by one, or as one list.
 """
@@ -105,7 +105,7 @@ def boolean(**keywords: Unpack[_Value]) -> JsonSchema:
 
 
 def array(items: JsonSchema | None = None, /, **keywords: Unpack[_Array]) -> JsonSchema:
-    """Return the schema of an array with items of a schema, or with any items."""
+    """Return the schema of an array whose items fit a schema, or of any array."""
     return _make_typed("array", _Array, keywords, {} if items is None else {"items": items})
 
 
@@ -152,19 +152,19 @@ def no_parameters() -> JsonSchema:
 
 
 def enum(*values: Any, **keywords: Unpack[_Common]) -> JsonSchema:
-    """Return the schema of some values, of any types."""
+    """Return the schema of an enum of the given values, of any types."""
     listed = _flatten(values)
     nullable = keywords.get("nullable", False) and None not in listed
     return _make_schema({"enum": [*listed, *([None] if nullable else [])]}, _Common, keywords)
 
 
 def any_of(*schemas: JsonSchema | bool | list[JsonSchema], **keywords: Unpack[_Common]) -> JsonSchema:
-    """Return a schema that requires at least one of some schemas."""
+    """Return a schema that requires at least one of the given schemas."""
     return _make_schema({"anyOf": _add_null(schemas, keywords)}, _Common, keywords)
 
 
 def one_of(*schemas: JsonSchema | bool | list[JsonSchema], **keywords: Unpack[_Common]) -> JsonSchema:
-    """Return a schema that requires exactly one of some schemas."""
+    """Return a schema that requires exactly one of the given schemas."""
     return _make_schema({"oneOf": _add_null(schemas, keywords)}, _Common, keywords)
 
 

@@ -121,7 +121,7 @@ _Tags = Annotated[
 
 
 class ToolAnnotations(OpenRecord):
-    """Hints about the effects of a tool; they are claims of the server, not facts."""
+    """Hints about the effects of a tool; they are claims by the server, not facts."""
 
     title: Text | None = None
     """The title of the tool, for people."""

@@ -135,7 +135,7 @@ class PostgresRunStore:
         return Lease(lease.run_id, lease.fence + 1) if is_held else None
 
     def get(self, run_id: str) -> StoredRun | None:
-        """Return a run, with all that is kept of it."""
+        """Return a run, with everything that is stored about it."""
         with self._database.transaction(snapshot=True) as connection:
             return _read_run(connection, run_id)
 

@@ -27,14 +27,14 @@ class RunRecord(Record):
     began: float
     """When it began, in seconds since the epoch."""
     changed: float
-    """When its last call was begun, or it ended."""
+    """When its last call began, or when the run ended."""
     principal: str | None = None
     """Its owner; None for the program itself."""
     toolset: str | None = None
     """The toolset that it was begun in: its name, `#` and a digest for one without a name, or empty for all
     tools; None if begun by an earlier version, which did not record it."""
     workflow: str | None = None
-    """The id of the workflow in Temporal that holds it; None if a process or nobody does."""
+    """The id of the Temporal workflow that holds it; None if a process or nobody does."""
     uncertain: dict[str, str] = Field(default_factory=dict)
     """The tools of the calls that may have run, by the key of the call."""
 
@@ -66,7 +66,7 @@ class RunCall(Record):
 
 
 class RunDetails(Record):
-    """A durable run with all that is kept of it."""
+    """A durable run with everything that is stored about it."""
 
     run: RunRecord
     """The run, as in a list."""

@@ -89,7 +89,7 @@ class SqliteRunStore:
 
     The file must be on a local disk; the processes of one machine may share it. It uses a write-ahead log
     (WAL) with `synchronous = NORMAL`: what was written survives the death of the process at once, and a power
-    failure from the moment that the operating system has written it to disk; either leaves the file whole.
+    failure from the moment that the operating system has written it to disk; neither damages the file.
 
     Raises:
         StoreError: the file cannot be created, or holds something else.
@@ -173,7 +173,7 @@ class SqliteRunStore:
         return Lease(lease.run_id, lease.fence + 1) if is_held else None
 
     def get(self, run_id: str) -> StoredRun | None:
-        """Return a run, with all that is kept of it."""
+        """Return a run, with everything that is stored about it."""
         with self._transaction() as connection:
             row = connection.execute(_GET, (run_id,)).fetchone()
             sql = "SELECT key, intent, outcome FROM calls WHERE run = ?"

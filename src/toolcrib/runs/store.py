@@ -33,7 +33,7 @@ class NewCall:
     sequence: bytes
     """The sequence of all calls of the run up to this one."""
     at: float
-    """When, in seconds since the epoch."""
+    """The time of the call, in seconds since the epoch."""
     state: bytes | None = None
     """The new state to resume from; None if it is unchanged."""
 
@@ -61,11 +61,11 @@ class StoredRun:
     began: float
     """When it began, in seconds since the epoch."""
     changed: float
-    """When its last call was begun, or it ended."""
+    """When its last call began, or when the run ended."""
     status: str = OPEN
     """`open`, `done` or `failed`."""
     holder: str = ""
-    """The mark of the process that runs it; empty if none does."""
+    """The identifier of the process that runs it; empty if none does."""
     fence: int = 1
     """The fencing number of the lease that may write it."""
     step: int = 0
@@ -75,7 +75,7 @@ class StoredRun:
     result: bytes | None = None
     """The signed result, once it has ended."""
     sequence: bytes | None = None
-    """The sequence of its calls, from the last of them."""
+    """The sequence of its calls, as stored with the last of them."""
     calls: Mapping[str, StoredCall] = field(default_factory=dict)
     """Its calls by key."""
 
@@ -124,7 +124,7 @@ class RunStore(Protocol):
         ...
 
     def get(self, run_id: str) -> StoredRun | None:
-        """Return a run, with all that is kept of it."""
+        """Return a run, with everything that is stored about it."""
         ...
 
     def runs(self, owner: str | None = None) -> Collection[StoredRun]:

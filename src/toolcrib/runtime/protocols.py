@@ -39,8 +39,8 @@ class Sandbox(Protocol):
 
     Entering is cheap and starts nothing that is not needed; leaving ends every process. In between, many
     tasks of one event loop call `run` at once, up to the attribute `concurrency` or else 16. A run must not
-    see anything of another. Plug-ins are found by the entry points `toolcrib.sandboxes`: a name, and a class
-    whose constructor takes no arguments.
+    see anything of another. Plug-ins are found through the entry point group `toolcrib.sandboxes`: a name,
+    and a class whose constructor takes no arguments.
     """
 
     kind: str
@@ -70,7 +70,8 @@ class Sandbox(Protocol):
         be in `job.output`.
 
         Raises:
-            CodeError: the code is wrong or raised; `unsupported` where the sandbox's language lacks it.
+            CodeError: the code is wrong or raised an exception; `unsupported` if the sandbox's language lacks
+                a feature.
             LimitExceededError: the run exceeded `memory_bytes`, `cpu`, `pids`, `disk_bytes`, `output_bytes`
                 or `timeout`.
             SandboxViolationError: the guest broke the protocol, or was killed for trying.
@@ -81,7 +82,7 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class Catalogue(Protocol):
-    """The tools that code may name; the methods must be fast, and are called at any time."""
+    """The tools that code may name; the methods must be fast, and may be called at any time."""
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces; an empty one stands for the tools without a namespace."""
@@ -92,7 +93,7 @@ class Catalogue(Protocol):
         ...
 
     def tools(self, refs: Sequence[str]) -> Mapping[str, Tool]:
-        """Return the tools of references, without unknown ones.
+        """Return the tools that the references name, without unknown ones.
 
         A tool without an output schema has the schema inferred from its results, if there is one.
         """

@@ -87,7 +87,8 @@ class Limits(_CallerRecord):
     disk_bytes: _Bytes = 16 << 20
     """Size of the guest's temporary folder, which is deleted after the run."""
     output_bytes: _Bytes = 1 << 20
-    """Bytes kept of each of stdout and stderr; also the limit for the returned value as JSON."""
+    """Bytes of stdout that are kept, and likewise of stderr; also the limit for the returned value as
+    JSON."""
 
 
 class LimitsEnforced(Record):
@@ -179,7 +180,7 @@ class ExecuteResult(Record):
     __str__ = __repr__
 
     def to_chain(self) -> tuple[ChainStep, ...]:
-        """Return the steps of a chain that makes the same calls, if the code only makes one after another.
+        """Return the steps of a chain that makes the same calls, if the code only makes calls in sequence.
 
         Raises:
             NotStraightLineError: the code does more than a chain can, or did not run to its end.

@@ -29,7 +29,7 @@ from toolcrib.trust.subset import MAX_STEPS, Allowance
 from toolcrib.version import Version
 
 MAX_BYTES = 48 << 20
-"""Size limit of a lock, which is enough for 10,000 tools and more."""
+"""Size limit of a lock, which is enough for more than 10,000 tools."""
 _STEPS = 20 * MAX_STEPS
 """The steps that comparing all schemas of a catalogue may take; of the rest it is unknown what changed."""
 

@@ -275,7 +275,7 @@ class Constraint:
     '>=1.2.0 <2.0.0-0||>=3.0.0 <4.0.0-0'
 
     Raises:
-        InvalidConstraintError: the text is not a range; with the remedy.
+        InvalidConstraintError: the text is not a range; the error has the remedy.
     """
 
     text: str = field(compare=False)
@@ -309,13 +309,13 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a constraint; an empty text means any version.
+        """Parse a constraint; an empty string means any version.
 
         >>> str(Constraint.parse("~1.2.3")), str(Constraint.parse(""))
         ('>=1.2.3 <1.3.0-0', '*')
 
         Raises:
-            InvalidConstraintError: the text is not an npm range; with the remedy.
+            InvalidConstraintError: the text is not an npm range; the error has the remedy.
         """
         return cls(text)
 

@@ -42,7 +42,7 @@ class Matrix:
     """Windows of acceptable versions for each component; thread-safe.
 
     A version is acceptable if any window of its component contains it. Versions are compared by precedence
-    alone, prereleases included. Of a component without windows, any version is acceptable.
+    alone, prereleases included. For a component without windows, any version is acceptable.
 
     >>> matrix = Matrix().add("api", "1.0.0", "1.9.9", deprecated=True).add("api", "3.0.0")
     >>> matrix.check("api", "3.1.0")
@@ -64,12 +64,12 @@ class Matrix:
         deprecated: bool = False,
         message: str = "",
     ) -> Self:
-        """Accept the versions from `minimum` to `maximum`, both included; return the matrix.
+        """Accept the versions from `minimum` to `maximum`, inclusive; return the matrix.
 
         The message is part of the verdict on every version in this window.
 
         Raises:
-            InvalidVersionError: a text is not a version.
+            InvalidVersionError: a string is not a version.
             InvalidConstraintError: the minimum is above the maximum.
         """
         low = as_version(minimum)
@@ -97,7 +97,7 @@ class Matrix:
         '2.3.0'
 
         Raises:
-            InvalidVersionError: a text is not a version.
+            InvalidVersionError: a string is not a version.
             NoCompatibleVersionError: no version is acceptable, or none is available.
         """
         windows = self._windows.get(component, ())

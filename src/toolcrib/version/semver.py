@@ -37,7 +37,7 @@ class Version:
     True
 
     Raises:
-        InvalidVersionError: a number is negative or not an int, or a text is not SemVer.
+        InvalidVersionError: a number is negative or not an int, or a string is not valid SemVer.
     """
 
     major: int = field(compare=False)
@@ -76,7 +76,7 @@ class Version:
         '1.2.3-rc.1+b5'
 
         Raises:
-            InvalidVersionError: the text is not strict SemVer 2.0.0; with the remedy.
+            InvalidVersionError: the text is not strict SemVer 2.0.0; the error has the remedy.
         """
         if not isinstance(text, str):
             raise InvalidVersionError(text, f"a version is text such as '1.2.3', not {type(text).__name__}")

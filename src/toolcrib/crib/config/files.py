@@ -30,7 +30,7 @@ _TYPES = "a path, a dict with 'mcpServers', Settings or None"
 
 
 def load(config: Config = None) -> Settings:
-    """Load the settings of a configuration; None means no settings, and reads no file.
+    """Load the settings of a configuration; with None, return the defaults and read no file.
 
     `.toml` files are in toolcrib's own format, where an unknown key is an error. All others are read as the
     JSON that Claude Desktop, Cursor, VS Code, Windsurf, Gemini CLI, Cline and others share; unknown keys in

@@ -43,9 +43,9 @@ class DetailLevel(StrEnum):
     SUMMARY = "summary"
     """The purpose of the tool, with its modes, security summary and annotations if it has any."""
     SCHEMA = "schema"
-    """The definition, and a summary of its arguments too."""
+    """Also the definition, and a summary of its arguments."""
     FULL = "full"
-    """Notes, examples and references too."""
+    """Also notes, examples and references."""
 
     @classmethod
     def _missing_(cls, value: object) -> None:

@@ -93,7 +93,7 @@ class Calibration(Record):
     bins: tuple[Bin, ...]
     """The tenths of the scale with answers, lowest first."""
     error: float
-    """The expected calibration error: the weighted mean distance of confidence and precision."""
+    """The expected calibration error: the weighted mean distance between confidence and precision."""
 
 
 def calibrate(answers: Iterable[tuple[float, bool]]) -> Calibration:

@@ -17,7 +17,7 @@ _LOG = logging.getLogger("toolcrib.discovery")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one tool in the catalogue."""
+    """A change to one tool in the catalogue."""
 
     kind: ChangeKind
     """The kind of change."""

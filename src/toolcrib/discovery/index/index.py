@@ -180,7 +180,8 @@ class Index(IndexReader):
     def register(self, tool: AnyTool, backend: ToolBackend | None = None) -> None:
         """Add a tool; if it is known, update its definition and add the backend.
 
-        A pydantic model of another library, such as the MCP SDK's `Tool`, is read as by `Tool.from_json`.
+        A pydantic model of another library, such as the MCP SDK's `Tool`, is read as `Tool.from_json` reads
+        it.
 
         Raises:
             InvalidSchemaError: a schema of the tool cannot be used.

@@ -162,9 +162,9 @@ class HybridSearcher:
     """Ranks tools by BM25 and by embeddings together; the default searcher.
 
     Both scores are measured in standard deviations above their mean, and added. The more of the question the
-    words of a tool cover, the more they count, so a question in the catalogue's own words is answered as by
-    words alone. Words decide alone if many letters of the question are of a script that the embedder is not
-    known to read. A tool that neither shares a word with the question nor is near to it is not returned,
+    words of a tool cover, the more they count, so a question in the catalogue's own words is answered as if
+    by words alone. Words decide alone if many letters of the question are of a script that the embedder is
+    not known to read. A tool that neither shares a word with the question nor is near to it is not returned,
     except at the end of a long list.
 
     A tool with a tag, a category or a mode that the question names is ranked higher, a deprecated one lower.

@@ -102,7 +102,7 @@ class MemoryStore:
             return dict(self._usage)
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to the numbers of uses."""
+        """Add to the usage counts."""
         batch = check_counts(_PATH, counts)
         with self._lock_open_store():
             self._usage.update(batch)

@@ -259,7 +259,7 @@ class PostgresStore:
         return None if row is None else str(row[0])
 
     def put_entry(self, collection: str, name: str, value: bytes, lifetime: float) -> bool:
-        """Store a value for some seconds, unless there is one of this name; return whether there was none.
+        """Store a value for `lifetime` seconds, unless the name has one; return whether it was stored.
 
         If several gateways store a value of one name at the same time, exactly one of them gets True.
         """
@@ -272,7 +272,7 @@ class PostgresStore:
         return bool(self.database.run(put))
 
     def entry(self, collection: str, name: str) -> bytes | None:
-        """Return a value that was stored for some seconds; None if there is none, or it expired."""
+        """Return a value that `put_entry` stored; None if there is none, or it expired."""
         sql: LiteralString = (
             "SELECT value FROM toolcrib_entries WHERE collection = %s AND id = %s AND ends > now()"
         )
@@ -281,7 +281,7 @@ class PostgresStore:
         return None if row is None else bytes(row[0])
 
     def take_tokens(self, wanted: Sequence[TokenRequest]) -> Shortage | None:
-        """Take a token of each bucket, or, if one of them has none, of no bucket at all.
+        """Take a token from each bucket, or, if one of them has none, from no bucket at all.
 
         The time is that of the database, whatever the clocks of the gateways say.
         """
@@ -378,7 +378,7 @@ class PostgresStore:
             return dict(connection.execute("SELECT tool, uses FROM toolcrib_usage").fetchall())
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to the numbers of uses."""
+        """Add to the usage counts."""
         batch = sorted(check_counts(self._name, counts).items())
         names, uses = [name for name, _ in batch], [count for _, count in batch]
         self.database.run(lambda connection: connection.execute(_ADD_USAGE, (names, uses)))

@@ -25,7 +25,7 @@ class StoredTool:
 
 @runtime_checkable
 class Store(Protocol):
-    """Storage of tools, texts, values derived from tools, and counts of uses.
+    """Storage of tools, texts, values derived from tools, and usage counts.
 
     Every method may be called from any thread at any time. A write is one atomic batch: stored completely
     when the method returns, not at all when it raises, and readers see all of it or nothing. An iterable is
@@ -84,7 +84,7 @@ class Store(Protocol):
         ...
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to the numbers of uses; each count is from 0 to 2,147,483,647."""
+        """Add to the usage counts; each count is from 0 to 2,147,483,647."""
         ...
 
     def close(self) -> None:

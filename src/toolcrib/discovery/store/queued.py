@@ -59,7 +59,7 @@ class StoreStatus(Record):
     waiting: int = 0
     """The number of changes that are not written yet."""
     lost: int = 0
-    """The number of changes that were dropped because too many waited."""
+    """The number of changes that were dropped because too many were waiting."""
     fault: str | None = None
     """The reason why writing fails at present; None if it does not."""
 
@@ -85,7 +85,7 @@ class _Changes:
         self.bytes += _size(value)
 
     def count(self, counts: Mapping[str, int]) -> None:
-        """Add to the numbers of uses."""
+        """Add to the usage counts."""
         before = len(self.usage)
         self.usage.update(counts)
         self.bytes += _ROW_OVERHEAD * (len(self.usage) - before)
@@ -280,7 +280,7 @@ class QueuedStore:
         return self._store.usage()
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Queue an addition to the numbers of uses."""
+        """Queue an addition to the usage counts."""
         batch = check_counts(self._path, counts)
         with self._changed:
             if self._admit(len(batch)):

@@ -251,7 +251,7 @@ class SqliteStore:
         return {name: uses for name, uses in self._rows(("SELECT tool, uses FROM usage", ()))}  # noqa: C416
 
     def count_usage(self, counts: Mapping[str, int]) -> None:
-        """Add to the numbers of uses."""
+        """Add to the usage counts."""
         batch = check_counts(self._name, counts)
         with self._write_batch() as writer:
             writer.executemany(_ADD_USAGE, list(batch.items()))

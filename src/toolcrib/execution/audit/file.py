@@ -48,8 +48,8 @@ class AuditFile:
     """Appends records to a file in its own thread, from a bounded queue; see `ChainedLines`.
 
     Records that cannot be written are counted; a line in the file gives their number, and the reason is
-    logged once. With `required` it is retried instead, and as a middleware this refuses calls until that
-    succeeds. Safe to use from many threads.
+    logged once. With `required`, writing is retried instead, and the file, used as middleware, refuses calls
+    until it succeeds. Safe to use from many threads.
 
     Raises:
         StoreError: the file cannot be opened for appending.
@@ -97,7 +97,7 @@ class AuditFile:
             self._changed.notify_all()
 
     def flush(self, within: float) -> bool:
-        """Wait until all records are written; return False if that takes more than so many seconds."""
+        """Wait until all records are written; return False if that takes more than `within` seconds."""
         with self._changed:
             if self._changed.wait_for(lambda: not self._waiting, within):
                 self._sign_written()

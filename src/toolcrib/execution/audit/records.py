@@ -134,9 +134,9 @@ def content_record(
 class Audit:
     """An observer that passes a record of each call to a sink: `JsonLines`, or a list's `append`.
 
-    Arguments are recorded only with `include_args`, without values that are secret by the schema of the tool
-    (`writeOnly`, `format: password`) or by their names, and after `redact`; they are left out if that fails,
-    or if they are not JSON. `sizes=False` saves the time to measure large values.
+    Arguments are recorded only with `include_args`, without values that the schema of the tool (`writeOnly`,
+    `format: password`) or their names mark as secret, and after `redact`; they are left out if that fails, or
+    if they are not JSON. `sizes=False` saves the time that it takes to measure large values.
 
     Raises:
         ConfigError: the sink cannot be called.

@@ -117,7 +117,7 @@ class Chain:
     nodes: tuple[StepNode, ...] = field(repr=False)
     """The steps with their places, conditions and references."""
     by_slot: tuple[StepNode, ...] = field(repr=False)
-    """All nodes with those in groups; a group comes before its steps."""
+    """All nodes, including those in groups; a group comes before its steps."""
     tool_ids: Mapping[int, str] = field(default_factory=dict, repr=False)
     """The ids of the resolved tools, by slot; empty before `check_chain`."""
 

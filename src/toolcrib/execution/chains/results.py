@@ -43,7 +43,7 @@ class StepResult(Record):
     findings: tuple[ResultFinding, ...] = ()
     """Findings of the result check."""
     parts: tuple["StepResult", ...] = ()
-    """The results of a group's steps, or of each item, that have begun."""
+    """The results of those steps of a group, or of those items, that have begun."""
 
     def to_json(self, *, without: Container[str] = ()) -> dict[str, Any]:
         """Return the JSON form; values of parts are omitted if the step itself has a value."""

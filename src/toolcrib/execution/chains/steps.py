@@ -139,7 +139,7 @@ class ChainStep(Record):
     args: JsonObject = Field(default_factory=dict)
     """The arguments, which may contain references."""
     use_previous: StrictBool = False
-    """Whether to pass the result of the step before as `args["previous"]`; null for the first step."""
+    """Whether to pass the result of the previous step as `args["previous"]`; null for the first step."""
     id: Annotated[StrictStr, AfterValidator(_check_step_id)] | None = None
     """The name of the step in references; without one it is its index, from 0."""
     when: Json | None = None

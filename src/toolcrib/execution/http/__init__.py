@@ -1,4 +1,4 @@
-"""Tools that are HTTP requests: single endpoints, and the operations of an OpenAPI document.
+"""Tools that are HTTP requests: individual endpoints, and the operations of an OpenAPI document.
 
 Importing it loads none of the extras; httpx and the YAML reader are imported where they are first used.
 """

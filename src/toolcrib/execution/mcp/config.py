@@ -98,7 +98,7 @@ class ContentChange:
 
 
 OnContent = Callable[[ContentChange], object]
-"""Called with each change of resources and prompts; it must not block."""
+"""Called with each change to resources and prompts; it must not block."""
 
 
 def _fault(kind: Literal["type", "text", "name", "url", "path", "host"], message: str) -> PydanticCustomError:
@@ -351,7 +351,8 @@ class ServerConfig(Record):
     def reaches_as(self, other: "ServerConfig") -> bool:
         """Return whether it can use the connection of another: the same server, reached in the same way.
 
-        Over HTTP that one must allow as many concurrent requests, since its connection pool has that size.
+        Over HTTP the other must allow at least as many concurrent requests, since that is the size of its
+        connection pool.
 
         >>> ServerConfig(command="a").reaches_as(ServerConfig(command="a", timeout=5))
         True
@@ -364,8 +365,8 @@ class ServerConfig(Record):
         """Return the settings with `${NAME}` and `${NAME:-default}` filled in.
 
         Raises:
-            ConfigError: variables are not set and have no default, all of which are named; or the result is
-                invalid.
+            ConfigError: variables are not set and have no default, and the error names all of them; or the
+                result is invalid.
         """
         fill = Expansion(environ)
         changes = self._fill(fill)

@@ -55,9 +55,9 @@ class Resource(OpenRecord):
     uri: Text
     """The URI to read it by."""
     name: Text
-    """The name for programs."""
+    """The programmatic name."""
     title: Text | None = None
-    """The name for people."""
+    """The display name."""
     description: Text | None = None
     """The server's description of it."""
     mime_type: Text | None = None
@@ -74,9 +74,9 @@ class ResourceTemplate(OpenRecord):
     uri_template: Text
     """The template, such as `file:///{path}`."""
     name: Text
-    """The name for programs."""
+    """The programmatic name."""
     title: Text | None = None
-    """The name for people."""
+    """The display name."""
     description: Text | None = None
     """The server's description of it."""
     mime_type: Text | None = None
@@ -87,7 +87,7 @@ class ResourceContents(OpenRecord):
     """One part of a resource's contents: text, or bytes in base64."""
 
     uri: Text
-    """The address that was read."""
+    """The URI that was read."""
     mime_type: Text | None = None
     """The kind of content."""
     text: Text | None = None
@@ -100,9 +100,9 @@ class PromptArgument(OpenRecord):
     """An argument of a prompt."""
 
     name: Text
-    """The name for programs."""
+    """The programmatic name."""
     title: Text | None = None
-    """The name for people."""
+    """The display name."""
     description: Text | None = None
     """The server's description of it."""
     required: bool | None = None
@@ -115,9 +115,9 @@ class Prompt(OpenRecord):
     server: str
     """The server that has it."""
     name: Text
-    """The name for programs."""
+    """The programmatic name."""
     title: Text | None = None
-    """The name for people."""
+    """The display name."""
     description: Text | None = None
     """The server's description of it."""
     arguments: tuple[PromptArgument, ...] | None = None

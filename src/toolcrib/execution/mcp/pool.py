@@ -90,13 +90,13 @@ class McpServers:
         self._configs = {name: named_config(name, config) for name, config in servers.items()}
         self._environ = os.environ if environ is None else environ
         self.max_result_bytes = max_result_bytes
-        """How large the value of one result may be; it may be set at any time."""
+        """The maximum size of the value of one result; it may be set at any time."""
         self.checks: Mapping[str, ResultCheck | None] = {}
         """The checks of results of servers, by the labels of their backends; they may be set at any time."""
         self.logins: SharedLogins | None = None
-        """The logins that gateways share; to be set before the first call."""
+        """The logins that gateways share; must be set before the first call."""
         self.on_findings: OnFindings | None = None
-        """Called with what is found in what is not the result of a tool; it may be set at any time."""
+        """Called with the findings in content other than tool results; it may be set at any time."""
         self._on_tools = on_tools
         self._on_input = on_input
         self._on_content: dict[object, OnContent] = {}
@@ -138,10 +138,10 @@ class McpServers:
     def replace(
         self, name: str, config: ServerConfig | Mapping[str, Any], *, within: float = DRAIN_TIME
     ) -> None:
-        """Add a server, or change one without failing the calls under way.
+        """Add a server, or change one without failing the calls in progress.
 
-        They have some seconds to finish on the old connection; later calls use the new one. If the command or
-        the URL is unchanged, the connection is kept, and only limits change.
+        They have a few seconds to finish on the old connection; later calls use the new one. If the command
+        or the URL is unchanged, the connection is kept, and only limits change.
 
         Raises:
             ConfigError: its settings are invalid.
@@ -161,7 +161,7 @@ class McpServers:
                 each.adjust(wanted)
 
     def retire(self, name: str, *, within: float = DRAIN_TIME) -> None:
-        """Remove a server; it is stopped when its calls have ended, or after some seconds.
+        """Remove a server; it is stopped when its calls have ended, or after a few seconds.
 
         Raises:
             ServerUnavailableError: there is no server of this name.
@@ -281,7 +281,7 @@ class McpServers:
         return self._upstreams.get(name) if key is None else self._persons.known(name, key)
 
     def capabilities(self, name: str, principal: Principal | None = None) -> dict[str, Any] | None:
-        """Return the capabilities declared to a principal, else on the shared connection; None if neither."""
+        """Return the capabilities declared to a principal, or on the shared connection; None if unknown."""
         known = self._known_upstream(name, principal), self._upstreams.get(name)
         return next((each.capabilities for each in known if each and each.capabilities is not None), None)
 
@@ -311,7 +311,7 @@ class McpServers:
         return declaration(self._gateway, behind)
 
     def on_content(self, callback: OnContent) -> Callable[[], None]:
-        """Add a listener for changes of resources and prompts; return a function that removes it.
+        """Add a listener for changes to resources and prompts; return a function that removes it.
 
         No server is started for this: running ones send notifications, and those about one resource only
         while it is watched.

@@ -50,11 +50,11 @@ class ServerStatus(Record):
     pid: int | None = None
     """Its process id, while it runs as a local process."""
     last_error: str | None = None
-    """The reason of its last failure or disconnection; absent once it answers again."""
+    """The reason for its last failure or disconnection; absent once it answers again."""
     advice: str | None = None
     """A guess at what would help, such as a variable that it did not get; absent if there is none."""
     needs_login: bool | None = None
-    """True if it failed because nobody is logged in; `toolcrib login` does that."""
+    """True if it failed because nobody is logged in; `toolcrib login` logs in."""
     paused: bool | None = None
     """True if an operator has stopped it, so that no call starts it."""
     stderr: str = ""
@@ -77,7 +77,7 @@ class ServerStatus(Record):
         return self.name, self.state, self.transport, tools, self.last_error or ""
 
     def describe_failure(self) -> str:
-        """Return a text on its last failure: the reason, its error output, and advice; empty if none."""
+        """Describe its last failure: the reason, its error output, and advice; empty if none."""
         if self.last_error is None:
             return ""
         return describe_failure(self.last_error, self.last_words, self.advice or "")

@@ -50,7 +50,7 @@ class ResultGuard:
     """Checks each result with the check configured for its backend."""
 
     def __init__(self, checks: Mapping[str, ResultCheck | None], default: ResultCheck | None = None) -> None:
-        """Check backends by their labels, such as `mcp:github`; all others by `default`. None: no check."""
+        """Take checks by backend label, such as `mcp:github`; others use `default`. None means no check."""
         self._checks, self._default = checks, default
 
     async def __call__(self, call: Call, go_on: Next, /) -> Answer:

@@ -94,7 +94,7 @@ class RateLimit:
     clock: Callable[[], float] = time.monotonic
     """Returns the time in seconds, independently of event loops, since they share the rate."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-    """Waits for some seconds."""
+    """Waits for the given number of seconds."""
     _lines: OrderedDict[Hashable, _WaitingLine] = field(init=False, repr=False, default_factory=OrderedDict)
     """The least recently used first."""
 

@@ -33,7 +33,7 @@ class Retry:
     jitter: float = 0.5
     """The random part of a pause, so that many callers do not retry at the same moment."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-    """Waits for some seconds."""
+    """Waits for the given number of seconds."""
     chance: Callable[[], float] = random.random
     """Returns a number in [0, 1), for the jitter."""
 

@@ -124,7 +124,7 @@ class Rule(Record):
     def covers_content(self, name: str) -> bool:
         """Return whether it applies to a resource, as `server:URI`, or a prompt, as `server:name`.
 
-        Unless it allows, it ignores case in file URIs, since some file systems do.
+        Unless its effect is `allow`, it ignores case in file URIs, since some file systems do.
         """
         if self.shared("annotations"):
             return False

@@ -29,14 +29,14 @@ def available() -> bool:
 
 
 class OpenTelemetry:
-    """Makes one span and one measurement of each call, by the conventions for GenAI and MCP.
+    """Records a span and a measurement of each call, by the semantic conventions for GenAI and MCP.
 
     As an observer it makes the span `execute_tool {name}` the current one while the call runs, and so the
-    parent of what the call makes by itself: the CLIENT span of the MCP SDK, or that of an HTTP client. It has
-    `gen_ai.operation.name`, `gen_ai.tool.name`, `.type` and `.description`, `toolcrib.tool.id`,
-    `toolcrib.backend` and, where the call failed, `error.type`: the code of the error, never its message,
-    which may hold values. Arguments and results are recorded only when asked for. The seconds go to the
-    histogram `gen_ai.execute_tool.duration`.
+    parent of the spans that the call itself creates: the CLIENT span of the MCP SDK, or that of an HTTP
+    client. It has `gen_ai.operation.name`, `gen_ai.tool.name`, `.type` and `.description`,
+    `toolcrib.tool.id`, `toolcrib.backend` and, where the call failed, `error.type`: the code of the error,
+    never its message, which may hold values. Arguments and results are recorded only when asked for. The
+    duration goes to the histogram `gen_ai.execute_tool.duration`.
 
     As the innermost middleware, which is optional, it also measures each request to an MCP server, in
     `mcp.client.operation.duration`; the first one includes the start of the server.
@@ -69,8 +69,8 @@ class OpenTelemetry:
     def begin(self, tool_id: str, principal: Principal | None) -> Callable[[Outcome], None] | None:  # noqa: ARG002 - callers are people, and stay out of traces
         """Begin a span, make it the current one, and return the callback that ends it.
 
-        None if the process has no provider yet: those of OpenTelemetry's API are no-ops until the program
-        sets one of an SDK, which is looked for at each call.
+        Return None if the process has no provider yet: those of OpenTelemetry's API are no-ops until the
+        program sets one from an SDK. Each call looks for one.
         """
         if all(type(get()).__module__.startswith(_API) for get in self._providers):
             return None

@@ -26,7 +26,7 @@ from toolcrib.model.display import visible
 from toolcrib.model.shape import original_of
 
 MAX_QUESTION = 32_000
-"""Longest question, in characters; a longer one is refused, since nothing of it may be left out."""
+"""Longest question, in characters; a longer one is refused, since no part of it may be left out."""
 _SHORT = 400
 """Longest arguments, steps or code, in characters, that are shown on one line."""
 _MAX_NAMED = 10

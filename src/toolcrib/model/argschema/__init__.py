@@ -1,7 +1,8 @@
 """The light argument schema: a small, hand-writable description of a tool's arguments.
 
-It reads both shapes of the schema, checks arguments against it, and translates it to JSON Schema. It is not
-a JSON Schema engine: what the date does not enforce is ignored, with a warning.
+This package reads both shapes of the schema, checks arguments against it, and translates it to JSON Schema.
+It is not a JSON Schema engine: fields that this version of the format does not enforce are ignored, with a
+warning.
 
 >>> schema = parse_arg_schema({"q": {"type": "string", "required": True, "minLength": 3}})
 >>> validate_args(schema, {"q": "cats"})

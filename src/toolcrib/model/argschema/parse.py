@@ -55,11 +55,11 @@ def parse_arg_schema(
 
     Args:
         schema: A direct map from names to properties, or an object with `properties` and `required`.
-        shape: Which of the two it is; `auto` looks.
+        shape: The shape of the schema; `auto` detects it.
         strict: Refuse unknown types and later versions, and have `validate_args` refuse unknown arguments
-            and fractions where an integer is due.
+            and fractions where an integer is expected.
         extended: Also enforce `pattern`, `minItems`, `maxItems` and nested `properties`, check that each
-            `default` fits, and warn of what is `deprecated`.
+            `default` fits, and warn about `deprecated` arguments.
 
     Raises:
         InvalidSchemaError: the schema cannot be used; every problem is listed.

@@ -141,7 +141,7 @@ class ArgSchemaProperty:
     maximum: float | None = None
     """The maximum of the number, or of each element; inclusive."""
     choices: dict[str, Any] | None = None
-    """The values of an enum, by the text (`form_of`) that is equal for equal values."""
+    """The values of an enum, by their text form (`form_of`), which is the same for equal values."""
     patterns: tuple[CompiledPattern, ...] = ()
     """Regular expressions that the string, or each element, must match (extended)."""
     min_items: int | None = None
@@ -155,7 +155,7 @@ class ArgSchemaProperty:
     default: Any = None
     """The value that `apply_defaults` fills in."""
     deprecated: bool = False
-    """Whether using the argument is a warning (extended)."""
+    """Whether using the argument causes a warning (extended)."""
 
     @property
     def enum(self) -> tuple[Any, ...] | None:

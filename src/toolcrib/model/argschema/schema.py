@@ -25,7 +25,7 @@ class ArgSchema:
     warnings: tuple[str, ...] = ()
     """Fields that are not enforced, and fields that were read permissively."""
     strict: bool = False
-    """Whether unknown arguments, fractions for integers and later dates are refused."""
+    """Whether unknown arguments, fractions for integers and later schema versions are refused."""
     extended: bool = False
     """Whether fields that this version does not enforce, such as `pattern`, are enforced all the same."""
     doubts: tuple[Problem, ...] = ()

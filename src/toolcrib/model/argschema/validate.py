@@ -28,7 +28,7 @@ def validate_args(
     toolcrib.errors.ValidationError: argument 'limit' value must be <= 100
 
     Raises:
-        ValidationError: the arguments do not fit; its text is the first problem, `problems` all, up to 32.
+        ValidationError: the arguments do not fit; its message is the first of its `problems` (up to 32).
         InvalidSchemaError: the schema itself cannot be used.
     """
     parsed = _parse_if_needed(schema, strict=strict, extended=extended)

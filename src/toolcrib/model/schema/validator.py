@@ -69,7 +69,7 @@ class _Cache:
 class DefaultValidator:
     """Validates against JSON Schema 2020-12 or draft-07 (`$schema`); no schema or value can hang or crash it.
 
-    Nothing is ever fetched: a reference must lead into the schema or into `documents`; any other raises
+    Nothing is ever fetched: a reference must point into the schema or into `documents`; any other raises
     `ExternalRefError`.
     `format`, `contentEncoding` and `contentMediaType` are annotations. Compiled schemas are cached by content
     and by tool.

@@ -1,4 +1,4 @@
-"""Find the problems of a configuration, and give advice on each."""
+"""Find the problems in a configuration, and give advice on each."""
 
 from toolcrib.setup.doctor.diagnose import diagnose
 from toolcrib.setup.doctor.findings import Diagnosis, Finding

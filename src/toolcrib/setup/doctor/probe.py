@@ -27,7 +27,7 @@ class Probe:
     refused: dict[str, str] = field(default_factory=dict)
     """Invalid definitions, by name, with the reasons."""
     error: ToolcribError | None = None
-    """The reason if it has none; None if it answered."""
+    """The error if its tools could not be listed; None if it answered."""
     stderr: str = ""
     """The last lines that it wrote to its standard error, without secrets."""
     seconds: float = 0.0

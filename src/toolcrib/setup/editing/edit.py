@@ -22,7 +22,7 @@ _LEFT_BEHIND = re.compile(rf"\..+\.{TEMPORARY_PREFIX}[a-z0-9_]{{8}}")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of a file that is computed and checked, but not written."""
+    """A change to a file that is computed and checked, but not written."""
 
     path: Path
     """The file."""

@@ -149,7 +149,7 @@ def edit_servers(
 
     Args:
         path: a TOML or JSON file; it need not exist.
-        changes: servers by name, in the shape that the file has them.
+        changes: servers by name, in the form that the file uses.
         place: the keys of the section with the servers; None takes the existing section, or else that of
             toolcrib.
         check: raises ConfigError if the text must not be written.

@@ -38,7 +38,7 @@ class Client:
     name: str
     """Its name on the command line."""
     title: str
-    """Its name in texts."""
+    """Its display name."""
     user: _Folders
     """The path of the user's file, by environment, platform and home."""
     project: str | None = None

@@ -79,7 +79,7 @@ class Merge:
     """The result of an import; nothing is written yet."""
 
     edit: Edit
-    """The change of our configuration."""
+    """The change to our configuration."""
     added: tuple[str, ...] = ()
     """The servers that are new."""
     replaced: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ def read_servers(path: Path) -> Found:
 
 
 def merge(path: Path, servers: Mapping[str, ServerConfig], *, force: bool = False) -> Merge:
-    """Return the change that puts servers into a configuration of ours.
+    """Return the change that puts servers into a toolcrib configuration.
 
     Raises:
         ConfigError: our file is broken, or cannot be edited safely.

@@ -34,7 +34,7 @@ from toolcrib.setup.installing.imports import (
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Our servers in the shape of a client."""
+    """Our servers in the format of a client."""
 
     servers: dict[str, dict[str, Any]]
     """The servers by name, as the client writes them."""
@@ -49,7 +49,7 @@ class Installation:
     """The changes that make toolcrib a server of a client; nothing is written yet."""
 
     edit: Edit
-    """The change of the client's file."""
+    """The change to the client's file."""
     config: Path
     """The configuration that the gateway reads."""
     served: Settings
@@ -77,7 +77,7 @@ class Installation:
 
 
 def export(client: Client, servers: Mapping[str, ServerConfig]) -> Export:
-    """Return servers in the shape of a client; toolcrib itself is left out."""
+    """Return servers in the format of a client; toolcrib itself is left out."""
     shaped: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for name, server in servers.items():

@@ -209,7 +209,7 @@ class Bm25Searcher:
     def explain(
         self, query: str, ids: Sequence[str], within: AbstractSet[str] | None = None
     ) -> dict[str, tuple[Reason, ...]]:
-        """Return the reasons for the scores of some tools, which they add up to."""
+        """Return the reasons for the scores of some tools, whose shares add up to the scores."""
         with self._lock:
             postings = self._visible_postings(within)
             slots = self._slots.find(ids)

@@ -27,7 +27,7 @@ class HttpEmbedder:
 
     Raises:
         MissingExtraError: httpx is not installed.
-        EmbeddingError: a setting is invalid; when it is used, if the server cannot be reached or does not
+        EmbeddingError: a setting is invalid; or, when it is used, the server cannot be reached or does not
             answer with vectors. The error never shows the API key.
     """
 
@@ -44,7 +44,7 @@ class HttpEmbedder:
         backoff: float = 0.5,
         max_characters: int = 8_000,
     ) -> None:
-        """Embed with a model of a server.
+        """Embed with a model that a server hosts.
 
         Args:
             url: the base URL of the API, such as `http://localhost:11434/v1`; `/embeddings` is added.
@@ -56,7 +56,7 @@ class HttpEmbedder:
             retries: how many times a batch is sent again if the server is busy, failing or unreachable.
             backoff: the seconds before the second attempt, unless the server says how long; doubled before
                 each further one.
-            max_characters: the maximum number of characters sent of a text.
+            max_characters: the maximum number of characters of a text that are sent.
         """
         self._api = ModelApi(
             url,

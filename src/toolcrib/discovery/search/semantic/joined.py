@@ -17,9 +17,9 @@ from toolcrib.errors import EmbeddingError
 
 
 class JoinedEmbedder:
-    """Embeds a text by two models and concatenates their vectors.
+    """Embeds a text with two models and concatenates their vectors.
 
-    The cosine of such vectors is the weighted mean of both models' cosines. A model of sentences and a table
+    The cosine of such vectors is the weighted mean of both models' cosines. A sentence model and a table
     of word vectors are wrong about different tools, so that together they are wrong less often.
     """
 
@@ -37,7 +37,8 @@ class JoinedEmbedder:
             first: one of them.
             second: the other one.
             share: the weight of the second one, between 0 and 1.
-            folder: where `judge.npz` and `languages.npy` lie that were fitted on the concatenated vectors.
+            folder: the folder of `judge.npz` and `languages.npy`, which were fitted on the concatenated
+                vectors.
 
         Raises:
             EmbeddingError: the share is out of bounds, or a model only waits for another process.

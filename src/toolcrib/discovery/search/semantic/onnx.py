@@ -46,7 +46,7 @@ class OnnxEmbedder:
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
-        EmbeddingError: the folder or a file of it is missing; when it is used, if the model does not fit.
+        EmbeddingError: the folder or a file in it is missing; or, when it is used, the model does not fit.
     """
 
     def __init__(
@@ -57,11 +57,12 @@ class OnnxEmbedder:
         threads: int | None = None,
         batch: int = 1,
     ) -> None:
-        """Embed with the model of a folder.
+        """Embed with the model in a folder.
 
         Args:
             folder: the folder of the model.
-            max_tokens: the maximum number of tokens read of a text; models have a limit too, often 512.
+            max_tokens: the maximum number of tokens of a text that are read; models have a limit too, often
+                512.
             threads: the number of threads that compute one batch; by default one for each core.
             batch: the number of texts of similar length computed at once. On a CPU this hardly saves time,
                 and in most int8 models it makes the vector of a text depend on the others in its batch.

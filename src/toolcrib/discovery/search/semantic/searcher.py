@@ -31,7 +31,7 @@ _MAX_CACHED_QUERIES = 256
 
 
 class EmbeddingSearcher:
-    """Ranks tools by the cosine of their embeddings to the question's.
+    """Ranks tools by the cosine similarity of their embeddings to the question's.
 
     The cosine of a tool is raised if the question names a tag, the category or a mode of it, and lowered if
     the tool is deprecated.
@@ -157,7 +157,7 @@ class EmbeddingSearcher:
         return await _in_thread(self._search, self._hooks_for_async(), query, limit, among, exclude)
 
     async def awarm(self, query: str) -> None:
-        """Embed a query and the changed tools ahead, so that the synchronous methods need not wait."""
+        """Embed a query and the changed tools in advance, so that the synchronous methods need not wait."""
         await _in_thread(self.embed_query, query, self._hooks_for_async())
 
     def embed_query(self, query: str, hooks: CallerHooks | None = None) -> Floats | None:

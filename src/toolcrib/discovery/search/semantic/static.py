@@ -44,11 +44,11 @@ class StaticEmbedder:
     without any known token becomes zeros.
 
     Raises:
-        EmbeddingError: the folder or a file of it is missing; when it is used, if the files do not match.
+        EmbeddingError: the folder or a file in it is missing; or, when it is used, the files do not match.
     """
 
     def __init__(self, folder: str | PathLike[str], *, max_tokens: int = 512) -> None:
-        """Embed the first `max_tokens` tokens of each text with the table of a folder."""
+        """Embed the first `max_tokens` tokens of each text with the table in a folder."""
         self._folder = check_folder(folder, *_FILES)
         check_at_least(1, self._name, max_tokens=max_tokens)
         self._max_tokens = max_tokens

@@ -18,7 +18,7 @@ from toolcrib.discovery.search.text.words import clauses, split_identifier
 from toolcrib.model import Tool
 
 MAX_QUERY = 8_000
-"""The maximum number of characters embedded of a question; no model reads more."""
+"""The maximum number of characters of a question that are embedded; no model reads more."""
 _MIN_ERRANDS = 3
 _MAX_ERRANDS = 12
 _FEWEST_WORDS = 3

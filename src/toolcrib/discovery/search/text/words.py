@@ -12,7 +12,7 @@ from itertools import chain
 from toolcrib.discovery.search.memo import Memo
 
 MAX_TEXT = 100_000
-"""The maximum number of characters read of a text."""
+"""The maximum number of characters of a text that are read."""
 
 _MAX_CHUNKS = 1 << 16
 """The maximum number of chunks whose words are kept, with and without whole identifiers each."""

@@ -16,9 +16,9 @@ from toolcrib.model.plain import parse_json
 MAX_DOCUMENT_BYTES = 16 * 2**20
 """Size limit of a document."""
 MAX_DOCUMENT_NODES = 1_000_000
-"""Limit of its values, containers included, with aliases expanded."""
+"""Limit on the number of values in a document, containers included, with aliases expanded."""
 MAX_DOCUMENT_DEPTH = 100
-"""Limit of its nesting."""
+"""Limit on the nesting of a document."""
 _SLOW_YAML_BYTES = 2 * 2**20
 """Size limit of YAML without libyaml: the loader in Python needs seconds for each megabyte."""
 _SCALARS = (str, int, float, bool, type(None))

@@ -53,7 +53,7 @@ class Skipped:
 
 
 class OpenApiProvider(WebProvider):
-    """The operations of an OpenAPI document as tools, each one request.
+    """The operations of an OpenAPI document as tools, each of which makes one request.
 
     >>> provider = OpenApiProvider.from_document(
     ...     {

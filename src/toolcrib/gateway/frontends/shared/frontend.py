@@ -58,7 +58,7 @@ class Confirmation:
     """A question that a person answers with yes or no."""
 
     key: str
-    """Its id within the request; equal each time the request is repeated."""
+    """Its id within the request; the same each time the request is repeated."""
     text: str
     """The question."""
 
