@@ -89,7 +89,7 @@ class SearchOnDemand:
 class ToolSession:
     """The converted tools of a conversation, and the function that runs its calls; see `Crib.session`.
 
-    It stores nothing of the conversation, so one session may serve many at once. With a search, it stores the
+    It does not store the conversation, so one session may serve many at once. With a search, it stores the
     tools that were found, so each conversation needs its own session.
     """
 
@@ -131,7 +131,7 @@ class ToolSession:
         cut off is not run, and is answered with an error.
 
         Raises:
-            ConversionError: the provider failed within its response.
+            ConversionError: the stream contains an error from the provider.
         """
         return self._format.join(chunks)
 
@@ -142,8 +142,8 @@ class ToolSession:
         call that fails has a result with the error, for the model to read.
 
         Raises:
-            ConversionError: it is not a response, but for example the body of an error; a call has no id; or
-                there are no tools in this session.
+            ConversionError: it is not a response (for example, it is an error body), a call has no id,
+                or there are no tools in this session.
             CribStateError: the crib is closed.
         """
         turn = self._format.read(response)
@@ -194,7 +194,7 @@ class SyncToolSession:
     """A `ToolSession` whose `run` blocks; see `SyncCrib.session`."""
 
     def __init__(self, session: ToolSession, ask: Callable[[Callable[[], Any]], Any]) -> None:
-        """Take a session, and the function that runs an asynchronous one."""
+        """Take a session, and a function that runs an asynchronous function and waits for its result."""
         self._session = session
         self._ask = ask
 

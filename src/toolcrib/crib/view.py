@@ -660,8 +660,9 @@ class View:
     async def resources(self) -> tuple[Resource, ...]:
         """Return the resources of the servers, without those of servers that are not known yet; see `absent`.
 
-        Resources stored by an earlier run are returned at once. A server without stored ones is waited for,
-        and left out if it does not answer; one that does not announce changes is asked again.
+        Resources stored by an earlier run are returned at once. If a server has no stored ones, this waits
+        for its answer, and leaves the server out if there is none; a server that does not announce changes
+        is asked again.
         """
         return await self.content.resources()
 
@@ -680,7 +681,7 @@ class View:
         return await self.content.read(uri, server)
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """Return the prompts of the servers, stored and waited for in the same way as `resources`."""
+        """Return the prompts of the servers, as `resources` does."""
         return await self.content.prompts()
 
     async def prompt(self, name: str, args: Mapping[str, str] | None = None) -> PromptResult:

@@ -76,9 +76,9 @@ class Reason(Record):
     means the same. `spelling`: it has the nearest word to one that no tool has. `example`: an example
     question of the tool has words of the question. `topic`: the question names a tag, the category or a mode.
     `meaning`: the texts are similar. `learned`: a similar question was followed by a run of the tool.
-    `deprecated`: the tool is marked so. `average`: scores count from that of the average tool. `order`: the
-    first results are ordered by confidence too, and tools far down by meaning alone. `searcher`: the searcher
-    does not explain itself."""
+    `deprecated`: the tool is marked as such. `average`: scores are relative to that of the average tool.
+    `order`: the first results are ordered by confidence too, and tools far down by meaning alone.
+    `searcher`: the searcher does not explain itself."""
     score: float
     """What it adds to the score; negative if it lowers it."""
     text: str = ""

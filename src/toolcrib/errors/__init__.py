@@ -17,7 +17,9 @@ message from them: the problem first, then the remedy.
     │   ├── NoBackendError, ToolExecutionError, ToolCancelledError, StreamNotSupportedError,
     │   │   RateLimitError
     │   ├── InputValidationError, OutputValidationError                 (ValidationError)
-    │   ├── ToolTimeoutError (TimeoutError), BackendUnavailableError (ConnectionError)
+    │   ├── ToolTimeoutError                                            (TimeoutError)
+    │   ├── BackendUnavailableError                                     (ConnectionError)
+    │   │   └── ToolLoginRequiredError
     │   └── PolicyDeniedError, ResultBlockedError (PermissionError)
     │       └── ToolWithheldError                                       (PolicyDeniedError)
     ├── ChainError

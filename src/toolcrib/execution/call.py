@@ -165,7 +165,7 @@ class CallContext:
     read_kept: ReadKept | None = None
     """Reads the kept results that handles in the arguments stand for; None where there are none."""
     trace: int = field(default_factory=_TRACES.__next__, compare=False, repr=False)
-    """The same for all calls of one request, such as those of a chain; derived contexts keep it."""
+    """A number shared by all calls of one request, such as those of a chain; derived contexts keep it."""
 
     def nested(self) -> "CallContext":
         """Return the context of calls that the tool makes itself, on behalf of its caller.
@@ -344,7 +344,7 @@ class Outcome:
     raw_args: Any = field(default=None, repr=False)
     """The arguments as the caller passed them, of any type."""
     trace: int = field(default=0, repr=False)
-    """The same for all calls of one request, as in `CallContext`."""
+    """The number shared by all calls of one request, as in `CallContext`."""
     marks: tuple[tuple[str | ToolBackend, float], ...] = field(default=(), repr=False)
     """The stages that it went through, in order, each with its start in seconds since the call began."""
 

@@ -299,7 +299,7 @@ class Gateway:
         Args:
             host: where to listen; None: as the configuration says.
             port: likewise; 0 takes any free port.
-            on_ready: called with the address when the server listens.
+            on_ready: called with the address once the server is listening.
 
         Raises:
             ConfigError: the address cannot be bound, or other machines could reach it and there is no token.

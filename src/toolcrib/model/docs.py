@@ -36,10 +36,10 @@ class SchemaInfo(Record):
 
 
 class ObservedOutput(Record):
-    """Output schema learnt from the results of a tool that declares none; it contains no values."""
+    """Output schema learned from the results of a tool that declares none; it contains no values."""
 
     observed: int
-    """The number of results it was learnt from."""
+    """The number of results it was learned from."""
     json_schema: JsonObject
     """A schema that all of them fit; later results may not."""
 
@@ -62,7 +62,7 @@ class ToolDoc(Record):
     schema_info: SchemaInfo | None = None
     """A summary of the input schema (`schema` and `full`)."""
     observed_output: ObservedOutput | None = None
-    """The learnt output schema, if the tool declares none (`schema` and `full`)."""
+    """The learned output schema, if the tool declares none (`schema` and `full`)."""
     notes: str | None = None
     """When to use the tool, and its pitfalls (`full`); cut at `MAX_NOTES` characters."""
     examples: tuple[ToolExample, ...] = ()

@@ -121,7 +121,7 @@ def object_(
     Undeclared properties are allowed, as always in JSON Schema, unless `additional_properties=False`.
 
     Raises:
-        InvalidSchemaError: a required name is not a property, or as for all builders.
+        InvalidSchemaError: a required name is not a property, or the schema is invalid.
     """
     if not isinstance(properties, Mapping | None):
         _raise_invalid("/properties", f"must map names to schemas, not be {type(properties).__name__}")

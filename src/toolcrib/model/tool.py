@@ -34,7 +34,7 @@ _FOREIGN_IN_TAG = re.compile(r"[^a-z0-9_.-]")
 
 
 def normalize_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Normalise tags: lower case, hyphens for spaces, only `[a-z0-9-_.]`, without duplicates.
+    """Normalize tags: lower case, hyphens for spaces, only `[a-z0-9-_.]`, without duplicates.
 
     At most `MAX_TAGS` are kept, each with at most `MAX_TAG_LENGTH` characters.
 
@@ -183,7 +183,7 @@ class Tool(OpenRecord):
     version: str | None = None
     """A SemVer version, kept as written; at most `MAX_VERSION_LENGTH` characters."""
     tags: _Tags = ()
-    """Its tags, normalised: at most `MAX_TAGS`, each of at most `MAX_TAG_LENGTH` characters."""
+    """Its tags, normalized: at most `MAX_TAGS`, each of at most `MAX_TAG_LENGTH` characters."""
     backend: AnyBackend | None = None
     """The default backend; never sent to a provider or a client."""
 

@@ -167,7 +167,7 @@ class RunKeeper:
         if run is None or run.status != OPEN or run.holder != holder:
             raise RunStateError(run_id, f"the workflow {workflow} does not hold it")
         if renew:
-            # the fencing number changes, so that a worker which was taken for dead begins no more calls
+            # the fencing token changes, so that a worker which was taken for dead begins no more calls
             lease = self._store.hold(run.lease, holder)
             if lease is None:
                 raise StoreError("runs", f"another worker has just taken run {run_id!r}")
@@ -292,7 +292,7 @@ class RunKeeper:
         for key, value in given.items():
             await check_answer(key, journal.uncertain[key], value)
         # Another process may have resumed the run since it was read, and even released it again. In both
-        # cases the fencing number has changed, and `hold` returns None. The shield: a lease that was taken
+        # cases the fencing token has changed, and `hold` returns None. The shield: a lease that was taken
         # must be known here, or it could not be released again.
         with anyio.CancelScope(shield=True):
             lease = await self._run_in_thread(self._store.hold, run.lease, _holder_mark(workflow))

@@ -20,7 +20,7 @@ class RunRecord(Record):
     kind: RunKind
     """Code, or a chain."""
     state: RunState
-    """`running`: held by a live process. `suspended`: can be resumed, also after a crash. `done`: `resume`
+    """`running`: held by a live process. `suspended`: can be resumed, even after a crash. `done`: `resume`
     returns its result. `failed`: cannot be resumed."""
     step: int
     """The number of answered calls."""
@@ -50,7 +50,7 @@ class RunCall(Record):
     """A call of a durable run."""
 
     key: str
-    """Its key: for code, the number of the call; for a chain, those of the step and of its place or item."""
+    """Its key: the number of the call for code; the numbers of the step and its place or item for a chain."""
     tool_id: str
     """The reference in the call."""
     args: dict[str, Any]

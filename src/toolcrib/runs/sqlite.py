@@ -88,8 +88,8 @@ class SqliteRunStore:
     """Keeps runs in one file; the contract is that of `RunStore`.
 
     The file must be on a local disk; the processes of one machine may share it. It uses a write-ahead log
-    (WAL) with `synchronous = NORMAL`: what was written survives the death of the process at once, and a power
-    failure from the moment that the operating system has written it to disk; neither damages the file.
+    (WAL) with `synchronous = NORMAL`: written data survives the death of the process; it survives a power
+    failure only once the operating system has written it to disk. Neither damages the file.
 
     Raises:
         StoreError: the file cannot be created, or holds something else.

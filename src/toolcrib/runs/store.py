@@ -45,7 +45,7 @@ class Lease:
     run_id: str
     """The id of the run."""
     fence: int
-    """The fencing number: larger with each change of the holder, and never used again."""
+    """The fencing token: increases with each change of holder, and is never reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class StoredRun:
     holder: str = ""
     """The identifier of the process that runs it; empty if none does."""
     fence: int = 1
-    """The fencing number of the lease that may write it."""
+    """The fencing token of the lease that may write it."""
     step: int = 0
     """The number of its calls, once it has ended."""
     state: bytes | None = None
@@ -90,7 +90,7 @@ class RunStore(Protocol):
     """Keeps durable runs.
 
     Every method may be called from any thread. Each method writes everything or nothing; when it returns, the
-    write outlives the death of the process. Writing to a run that does not exist or has ended, or with a
+    write survives the death of the process. Writing to a run that does not exist or has ended, or with a
     lease that is no longer valid, raises `StoreError`. So does any other failure, such as a value of the
     wrong type in the store.
 

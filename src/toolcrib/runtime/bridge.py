@@ -148,7 +148,7 @@ class Bridge:
 
     @property
     def records(self) -> tuple[ToolCallRecord, ...]:
-        """Every call of a tool so far, in the order they began."""
+        """All tool calls so far, in the order they began."""
         return tuple(
             ToolCallRecord.from_valid(
                 tool_id=call.tool_id,

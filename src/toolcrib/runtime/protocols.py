@@ -20,7 +20,7 @@ class Job:
     limits: Limits
     """The limits on what it may use."""
     timeout: float
-    """Seconds left of the caller's timeout; the runtime also cancels the run when they are over."""
+    """Seconds left of the caller's timeout; the runtime also cancels the run when they run out."""
     profile: SecurityProfile
     """The required isolation."""
     names: tuple[str, ...]

@@ -159,7 +159,7 @@ class ExecuteResult(Record):
     stderr: str = ""
     """Standard error of the code, up to the limit."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
-    """Every call of a tool in the order they began, as the host saw them."""
+    """All tool calls in the order they began, as the host saw them."""
     duration: float
     """Seconds."""
     backend: BackendInfo
@@ -194,7 +194,7 @@ class ExecuteResult(Record):
 
 
 class Output:
-    r"""Collects the two outputs of one run, up to a limit of bytes for each.
+    r"""Collects the two output streams of one run, up to a limit in bytes for each.
 
     >>> output = Output(limit=5)
     >>> output.write("stdout", b"hello, world")

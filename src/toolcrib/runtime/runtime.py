@@ -220,7 +220,7 @@ class Runtime:
         """Make a runtime; nothing is started.
 
         Args:
-            gateway: runs the calls of tools.
+            gateway: runs the tool calls.
             catalogue: the tools that code may name; without it code has only `run_tool` and the other
                 functions.
             sandboxes: used instead of the built-in ones of the same kind.
@@ -284,10 +284,10 @@ class Runtime:
         caller: Hashable | None = None,
         journal: Journal | None = None,
     ) -> ExecuteResult:
-        """Run code and return the value of `__out`, its output, and its calls of tools.
+        """Run code and return the value of `__out`, its output, and its tool calls.
 
         A string is code to run with the default settings. A sandbox takes a limited number of runs at once:
-        callers take turns, and one with too many waiting runs is refused. The caller None is the program
+        callers take turns, and one with too many waiting runs is refused. A caller of None is the program
         itself. With a journal the run is durable: it continues where the journal ends.
 
         Raises:

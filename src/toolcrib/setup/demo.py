@@ -321,7 +321,7 @@ _WAITS = "notes:delete_all"
 
 
 async def play_demo(crib: Crib, ask: Callable[[Request, Decision], Awaitable[None]]) -> None:
-    """Make some calls as several callers, a few of them wrong, and one waiting for approval.
+    """Make some calls as several callers; a few calls fail, and one waits for approval.
 
     Returns when that call is answered.
 

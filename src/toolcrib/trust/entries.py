@@ -49,7 +49,7 @@ class Block:
     """A tool that nobody may call, whatever its definition."""
 
     reason: str
-    """Why."""
+    """The reason."""
     approval: Review
     """The person who blocked it, and the time."""
 
@@ -59,7 +59,7 @@ class Suppression:
     """A finding of the scan that was reviewed and is a false positive."""
 
     reason: str
-    """Why."""
+    """The reason."""
     approval: Review
     """The person who decided it, and the time."""
 

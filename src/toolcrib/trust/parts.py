@@ -44,7 +44,7 @@ class ToolParts:
     version: str | None = None
     """The tool's own version."""
     description: str | None = None
-    """What it does."""
+    """The description of the tool."""
     input: Any = None
     """The schema of its arguments."""
     output: Any = None
@@ -73,7 +73,7 @@ class ToolParts:
         return _digests({name: getattr(self, name) for name in TOOL_PARTS})
 
     def digest(self) -> str:
-        """Return one digest of all parts, by which a caller can require this very definition."""
+        """Return one digest of all parts, by which a caller can require exactly this definition."""
         return digest(canonical_json(self.digests()))
 
 

@@ -64,7 +64,7 @@ Literals = list[tuple[bool, Subschema | Assertion]]
 
 @dataclass(frozen=True, slots=True)
 class SubsetVerdict:
-    """The answer to whether every value that fits one schema fits another."""
+    """The result of checking whether every value that fits one schema fits another."""
 
     holds: Literal["yes", "no", "unknown"]
     """`yes` is proven, `no` has a counterexample; `unknown` is neither."""

@@ -134,7 +134,7 @@ class DocStore:
         doc: DocEntry | ToolDoc | Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        """Set the documentation of a tool, replacing any before; the tool need not exist yet.
+        """Set the documentation of a tool, replacing any earlier one; the tool need not exist yet.
 
         It is a `DocEntry`, a `ToolDoc`, a dict, or the fields `summary`, `notes`, `examples` and
         `external_refs`. Longer texts are cut.
@@ -151,7 +151,7 @@ class DocStore:
     def register_examples(
         self, tool_id: str | ToolId, examples: Iterable[ToolExample | Mapping[str, Any]]
     ) -> None:
-        """Set the examples of a tool, replacing those before; its other documentation stays.
+        """Set the examples of a tool, replacing the earlier ones; its other documentation stays.
 
         Raises:
             InvalidToolIdError: the id is malformed.

@@ -49,7 +49,7 @@ def hit_at_1(ranked: Sequence[str], relevant: Collection[str]) -> float:
 def auc(positives: Iterable[float], negatives: Iterable[float]) -> float:
     """Return the area under the ROC curve: the share of pairs with the positive above the negative.
 
-    A tie counts half. 1 is perfect separation, 0.5 chance, also if either group is empty.
+    A tie counts half. 1 is perfect separation; 0.5 is chance, and also the result if either group is empty.
 
     >>> auc([0.9, 0.4], [0.4, 0.1])
     0.875

@@ -261,7 +261,7 @@ class Index(IndexReader):
 
         Raises:
             ToolNotFoundError: there is no such tool.
-            ValidationError: they are not texts.
+            ValidationError: they are not strings.
         """
         texts = check_texts(questions)
         self._change(lambda batch: batch.set_examples(key_of(tool_id), texts))

@@ -32,7 +32,7 @@ class Scope(Record):
     model_config: ClassVar[ConfigDict] = ConfigDict(ignored_types=(cached_property,))
 
     namespaces: tuple[str, ...] | None = None
-    """One of these namespaces; an empty text means the tools without one."""
+    """One of these namespaces; an empty string means the tools without one."""
     tags: tuple[str, ...] | None = None
     """At least one of these tags."""
     ids: tuple[str, ...] | None = None

@@ -33,8 +33,8 @@ LOW_CONFIDENCE = 0.05
 """If the best result of a search has less confidence than this, no tool fits.
 
 At this limit, BM25 with the built-in table keeps 95% of the right first answers in the measurements and
-rejects 55% of small talk; with MiniLM it is 96 and 65% (`docs/model-card.md`). BM25 alone keeps an answer to
-70 to 100% of the questions, and rejects 67 to 91% of those that no tool answers.
+rejects 55% of small talk; with MiniLM these are 96% and 65% (`docs/model-card.md`). BM25 alone keeps an
+answer to 70 to 100% of the questions, and rejects 67 to 91% of those that no tool answers.
 """
 RERANKED = 5
 """The number of first results that are reordered by confidence and whose confidences are pooled."""

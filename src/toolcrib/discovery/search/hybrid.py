@@ -163,7 +163,7 @@ class HybridSearcher:
 
     Both scores are measured in standard deviations above their mean, and added. The more of the question the
     words of a tool cover, the more they count, so a question in the catalogue's own words is answered as if
-    by words alone. Words decide alone if many letters of the question are of a script that the embedder is
+    by words alone. Words decide alone if many letters of the question are in a script that the embedder is
     not known to read. A tool that neither shares a word with the question nor is near to it is not returned,
     except at the end of a long list.
 

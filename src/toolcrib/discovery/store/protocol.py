@@ -35,8 +35,8 @@ class Store(Protocol):
     An iterator yields the store as it was when the method was called, sorted by the code points of the ids.
     It neither waits for writers nor blocks them, however long it is held.
 
-    Ids, hashes, kinds and texts are any text without NUL characters or lone surrogates. JSON is such a text
-    if it was written with `ensure_ascii`, the default of `json.dumps`.
+    Ids, hashes, kinds and texts can be any string without NUL characters or lone surrogates. JSON is such a
+    string if it was written with `ensure_ascii`, the default of `json.dumps`.
 
     Every failure is a `StoreError`: a value that cannot be stored, a full disk, a closed store. An iterator
     raises it too if the store is closed before its end.

@@ -153,8 +153,8 @@ class SqliteStore:
 
     The file must be on a local disk; the processes of one machine may share it. All of them can read at any
     time; writers take turns, and one that has waited for `timeout` seconds raises `StoreError`. A written
-    batch survives a crash of the process at once, and a power failure as soon as the operating system has
-    written it to disk; neither damages the file. The files `-wal` and `-shm` exist beside it while it is
+    batch survives a crash of the process; it survives a power failure only once the operating system has
+    written it to disk. Neither damages the file. The files `-wal` and `-shm` exist beside it while it is
     open, and after a crash.
 
     Args:

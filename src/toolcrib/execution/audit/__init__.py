@@ -1,4 +1,4 @@
-"""The audit: a record of each call, kept in a file whose lines are hash-chained and signed.
+"""The audit log: a record of each call, kept in a file whose lines are hash-chained and signed.
 
 Runner(index, observers=(Audit(JsonLines("audit.jsonl")),))
 """

@@ -81,7 +81,7 @@ class AuditRecord(Record):
     answer: Unconfirmed | None = Field(default=None, alias="toolcrib.policy.answer")
     """The outcome of asking a person, if the call was refused after that."""
     backend: str | None = Field(default=None, alias="toolcrib.backend")
-    """`kind:name` of the last tried backend."""
+    """`kind:name` of the last backend that was tried."""
     transport: TransportLevel = Field(alias="toolcrib.transport")
     """Whether the backend was reached; see `Levels` for these three."""
     protocol: ProtocolLevel = Field(alias="toolcrib.protocol")

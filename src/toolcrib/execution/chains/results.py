@@ -29,7 +29,7 @@ class StepResult(Record):
     backend: AnyBackend | None = None
     """The backend of a single call."""
     error: dict[str, Any] | None = None
-    """The error in the form of `toolcrib.errors.explain`, also if the chain continued."""
+    """The error in the form of `toolcrib.errors.explain`, even if the chain continued."""
     duration: float = 0.0
     """Seconds."""
     id: str | None = None

@@ -58,7 +58,7 @@ class ChainLimits:
     max_steps: int = 1_000
     """Steps, including those in groups."""
     max_calls: int = 10_000
-    """Calls of tools in one run; a step with `for_each` makes one for each item."""
+    """Tool calls in one run; a step with `for_each` makes one for each item."""
     max_bytes: int = 16 << 20
     """Size of all results together, as JSON."""
     max_values: int = 1_000_000
@@ -120,7 +120,7 @@ _OnError = Annotated[Literal["stop", "continue"] | JsonObject, BeforeValidator(_
 
 
 class ChainStep(Record):
-    """A call of a tool, once or for each of many items; or a group of steps that run in parallel.
+    """A call to a tool, once or for each of many items; or a group of steps that run in parallel.
 
     In the values of a step, `{"$ref": "steps.find/items/0/id"}` stands for a part of an earlier result, and
     `{"$literal": value}` for a value in which references are not resolved.

@@ -48,7 +48,7 @@ class Endpoint(Record):
     output_schema: JsonObject | None = None
     """The JSON Schema of the result."""
     query: dict[str, str] = Field(default_factory=dict)
-    """Query parameters; a value is `{argument}` or a fixed text."""
+    """Query parameters; a value is `{argument}` or a fixed string."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers in the same form; secrets belong in the headers of the provider."""
     body: Literal["json", "form", "none"] | None = None

@@ -46,7 +46,7 @@ from toolcrib.redaction import (
 
 Transport = Literal["stdio", "http", "sse"]
 Sandbox = Literal["bubblewrap", "docker"]
-"""What a server is kept in."""
+"""The kind of sandbox that confines a server."""
 
 _SPELLINGS: dict[str, Transport] = {
     "stdio": "stdio",

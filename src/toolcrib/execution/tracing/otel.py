@@ -29,7 +29,7 @@ def available() -> bool:
 
 
 class OpenTelemetry:
-    """Records a span and a measurement of each call, by the semantic conventions for GenAI and MCP.
+    """Records a span and a measurement of each call, following the semantic conventions for GenAI and MCP.
 
     As an observer it makes the span `execute_tool {name}` the current one while the call runs, and so the
     parent of the spans that the call itself creates: the CLIENT span of the MCP SDK, or that of an HTTP

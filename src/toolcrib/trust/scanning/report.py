@@ -19,7 +19,7 @@ class ScanFinding:
     path: str
     """The place in the definition as a JSON Pointer; `/instructions` are those of the server."""
     message: str
-    """What it does."""
+    """The effect of the text."""
     excerpt: str
     """The text in question."""
 

@@ -90,7 +90,7 @@ class LexicalScores:
 class Bm25Searcher:
     """Ranks tools by the words they share with a question (BM25).
 
-    Names, descriptions, parameters, choices and example questions are fields with weights. A question in
+    Names, descriptions, parameters, enum values and example questions are fields with weights. A question in
     several parts is scored as a whole and by its best part. A misspelt word is read as the nearest known one.
     """
 

@@ -41,7 +41,7 @@ class JoinedEmbedder:
                 vectors.
 
         Raises:
-            EmbeddingError: the share is out of bounds, or a model only waits for another process.
+            EmbeddingError: the share is out of bounds, or a model is not a `LocalEmbedder`.
         """
         if not 0 < share < 1:
             raise EmbeddingError(f"share must be between 0 and 1, not {share!r}")

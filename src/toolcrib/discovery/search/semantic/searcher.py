@@ -33,16 +33,16 @@ _MAX_CACHED_QUERIES = 256
 class EmbeddingSearcher:
     """Ranks tools by the cosine similarity of their embeddings to the question's.
 
-    The cosine of a tool is raised if the question names a tag, the category or a mode of it, and lowered if
-    the tool is deprecated.
+    The cosine of a tool is raised if the question names one of its tags, its category or one of its modes,
+    and lowered if the tool is deprecated.
 
     A question that asks for several things has a vector for each part and one for the whole. The score of a
     tool is then the mean of its cosine to the whole and its highest cosine to a part.
 
     An update is only queued. The vectors it needs are computed by the next search, or earlier by `prepare`.
-    Each content is embedded once, by one thread, and the others wait for it. With a `cache` and an embedder
-    that has a `key`, vectors are kept across restarts. If the embedder fails, the search fails too; the next
-    one tries again.
+    Each distinct text is embedded once, by one thread, and the others wait for it. With a `cache` and an
+    embedder that has a `key`, vectors are kept across restarts. If the embedder fails, the search fails too;
+    the next one tries again.
 
     The synchronous methods call a `LocalEmbedder` in the calling thread, and any other embedder on a private
     event loop, which `close` ends. The asynchronous ones await the embedder in the caller's event loop and
