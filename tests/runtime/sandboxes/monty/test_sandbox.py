@@ -148,8 +148,11 @@ async def test_dead_worker_ends_its_run(
     box: Guests, number: signal.Signals, expected: type[Exception]
 ) -> None:
     async def kill() -> None:
-        for worker in workers():
+        await until(workers)
+        killed = workers()
+        for worker in killed:
             os.kill(worker, number)
+        await until(lambda: not any(map(alive, killed)))
 
     killing = Guests(box.sandbox, kill=kill)
     with pytest.raises(expected, match="worker"):
