@@ -314,7 +314,7 @@ def own_summary(tool: Tool) -> str:
 
 
 def summary_or_title(tool: Tool) -> str:
-    """Return what `own_summary` does, or else the title of a tool without a description."""
+    """Return the summary that `own_summary` reads, or else the title of a tool without a description."""
     return own_summary(tool) or ("" if tool.description else title_of(tool) or "")
 
 

@@ -46,6 +46,7 @@ _MAX_TERSE_WORDS = 1
 """A description with at most this many words, stop words aside, counts as missing."""
 
 _FIRST_CHARACTERS = 300
+"""The part of a description that usually has enough words to tell that it is not terse."""
 _NAMED_SUBSCHEMAS = ("$defs", "definitions", "properties")
 _OTHER_SUBSCHEMAS = ("items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf")
 _SUBSCHEMAS = frozenset(_NAMED_SUBSCHEMAS + _OTHER_SUBSCHEMAS)
