@@ -14,7 +14,7 @@ from toolcrib.discovery.search.memo import Memo
 MAX_TEXT = 100_000
 """The maximum number of characters of a text that are read."""
 
-_MAX_CHUNKS = 1 << 16
+_MAX_CHUNKS = 1 << 15
 """The maximum number of chunks whose words are kept, with and without whole identifiers each."""
 _MAX_KEPT_WORDS = 8
 """The words of a chunk with more are not kept, which bounds the memory of hostile texts."""
